@@ -1,4 +1,4 @@
-"""A state whose generation wdsctl no longer keeps: it resumes if the data is the same, and only then."""
+"""A state whose generation wdsctl no longer keeps: it resumes as long as its rows exist, and only then."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from wdsctl.core.errors import StateMismatch
 from wdsctl.core.index.index import index
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.prepare.request import PrepareRequest
-from wdsctl.loader import WorkerConfig, get_loader, get_val_dataset
+from wdsctl.loader import Buckets, WorkerConfig, get_loader, get_val_dataset
 
 UNSURE = PrepareRequest(sample_type="CrudeSample")
 
@@ -68,7 +68,7 @@ def test_state_of_gone_generation_continues_on_equal_data(
     resumed = make_training_loader(str(dataset), worker_config=WorkerConfig(0, 1, num_workers=workers))
     resumed.load_state_dict(state)
     assert digests(resumed, 30) == expected
-    assert resumed.state_dict()["generations"] != state["generations"]
+    assert resumed.state_dict()["generations"] == [1]
 
 
 def test_pass_of_gone_generation_continues_on_equal_data(dataset: Path) -> None:
@@ -85,13 +85,71 @@ def test_pass_of_gone_generation_continues_on_equal_data(dataset: Path) -> None:
     assert [digest(batch) for batch in resumed] == expected
 
 
-@pytest.mark.parametrize("options", [{}, {"adopt": "next_epoch"}])
-def test_state_of_gone_generation_is_refused_on_other_data(dataset: Path, options: Any) -> None:
-    state = save_state_after(make_training_loader(str(dataset), lanes=2, **options), 5)
+@pytest.mark.parametrize("workers", [0, 2])
+def test_state_of_gone_generation_continues_on_grown_data(dataset: Path, workers: int) -> None:
+    loader = make_training_loader(str(dataset), lanes=2)
+    state = save_state_after(loader, 5)
+    expected = digests(loader, 40)
     grow_until_gone(dataset, "train")
 
+    resumed = make_training_loader(str(dataset), lanes=2, worker_config=WorkerConfig(0, 1, num_workers=workers))
+    resumed.load_state_dict(state)
+    assert digests(resumed, 40) == expected
+    later = make_training_loader(str(dataset), lanes=2)
+    later.load_state_dict(resumed.state_dict())
+    assert later.state_dict()["generations"] == [1]
+
+
+def test_state_of_gone_generation_adopts_growth_like_a_kept_one(dataset: Path) -> None:
+    state = save_state_after(make_training_loader(str(dataset), lanes=2), 5)
+    add_shard(dataset, "train", 4)
+    index(str(dataset))
+    adopted = []
+    for is_gone in (False, True):
+        if is_gone:
+            Path(locate(str(dataset)).offsets_path(1)).unlink()
+        resumed = make_training_loader(str(dataset), lanes=2, adopt="next_epoch")
+        resumed.load_state_dict(state)
+        adopted.append((digests(resumed, 60), resumed.state_dict()["plan"]))
+    assert adopted[0] == adopted[1]
+
+
+def test_state_of_gone_generation_continues_with_column(dataset: Path) -> None:
+    index(str(dataset), columns={"tokens": "size:txt"})
+    options: Any = {"buckets": Buckets(of="tokens", edges=[7])}
+    loader = make_training_loader(str(dataset), **options)
+    state = save_state_after(loader, 5)
+    expected = digests(loader, 20)
+    grow_until_gone(dataset, "train")
+
+    resumed = make_training_loader(str(dataset), **options)
+    resumed.load_state_dict(state)
+    assert digests(resumed, 20) == expected
+
+
+def test_join_of_gone_generations_continues(dataset: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(dataset, other)
+    blend = tmp_path / "blend.yaml"
+    blend.write_text("splits: {train: {join: {a: {path: data}, b: {path: other, nonmatch: skip}}}}")
+    loader = make_training_loader(str(blend))
+    state = save_state_after(loader, 5)
+    expected = digests(loader, 20)
+    for root in (other, dataset):
+        grow_until_gone(root, "train")
+
+    resumed = make_training_loader(str(blend))
+    resumed.load_state_dict(state)
+    assert digests(resumed, 20) == expected
+
+
+def test_state_of_gone_generation_is_refused_on_changed_data(dataset: Path) -> None:
+    state = save_state_after(make_training_loader(str(dataset), lanes=2), 5)
+    add_shard(dataset, "train", 1, samples=19)
+    grow_until_gone(dataset, "val")
+
     with pytest.raises(StateMismatch, match=r"generation 1 .* no longer kept, and the samples have changed"):
-        make_training_loader(str(dataset), lanes=2, **options).load_state_dict(state)
+        make_training_loader(str(dataset), lanes=2).load_state_dict(state)
 
 
 def test_state_of_gone_generation_names_dataset_that_has_changed(dataset: Path, tmp_path: Path) -> None:
@@ -101,11 +159,42 @@ def test_state_of_gone_generation_names_dataset_that_has_changed(dataset: Path, 
     blend.write_text("splits: {train: {blend: [{path: data, weight: 1}, {path: other, weight: 1}]}}")
     state = save_state_after(make_training_loader(str(blend)), 5)
     grow_until_gone(dataset, "val")
+    add_shard(other, "train", 1, samples=19)
     grow_until_gone(other, "train")
 
     with pytest.raises(StateMismatch, match="no longer kept") as caught:
         make_training_loader(str(blend)).load_state_dict(state)
     assert str(other) in str(caught.value.where)
+
+
+def test_save_warns_once_if_data_has_changed(dataset: Path, caplog: pytest.LogCaptureFixture) -> None:
+    loader = make_training_loader(str(dataset))
+    take_batches(loader, 2)
+    loader.state_dict()
+    add_shard(dataset, "train", 4)
+    index(str(dataset))
+    saved_on_growth = [make_training_loader(str(dataset)), make_training_loader(str(dataset))]
+    for each in saved_on_growth:
+        take_batches(each, 2)
+    saved_on_growth[0].state_dict()
+    assert not caplog.records
+    (dataset / "train-001.tar").unlink()
+    index(str(dataset), missing="drop")
+    for _ in range(2):
+        saved_on_growth[1].state_dict()
+    [record] = caplog.records
+    assert "cannot be resumed" in record.getMessage()
+    assert str(dataset) in record.getMessage()
+
+
+def test_resume_on_earlier_generation_warns_of_validations(dataset: Path, caplog: pytest.LogCaptureFixture) -> None:
+    state = save_state_after(make_training_loader(str(dataset)), 2)
+    make_training_loader(str(dataset)).load_state_dict(state)
+    assert not caplog.records
+    add_shard(dataset, "val", 4)
+    index(str(dataset))
+    make_training_loader(str(dataset)).load_state_dict(state)
+    assert "a validation that is not restored from a state reads them" in caplog.text
 
 
 def test_state_of_gone_generation_is_refused_if_subset_is_gone(dataset: Path, tmp_path: Path) -> None:

@@ -314,6 +314,13 @@ def read_current_generation(path: str) -> int:
         return catalog.generation
 
 
+def read_last_shard(path: str, generation: int) -> int:
+    """The highest id of a shard that this generation or an earlier one added. New shards get higher ids."""
+    with Catalog(path) as catalog:
+        [(last,)] = catalog.rows("SELECT coalesce(max(id), 0) FROM shard WHERE added <= ?", generation)
+        return int(last)
+
+
 def read_catalog_shards(catalog: str) -> list[CatalogShard]:
     """The shards of the current generation, in id order. Raises CatalogError WDS301, WDS302, WDS303."""
     with open_catalog_connection(catalog) as connection:

@@ -250,6 +250,11 @@ def digest_shards(shards: Iterable[ShardWithId]) -> str:
     return digest_shard_rows((shard.id, shard.size, shard.layout_hash) for shard in shards)
 
 
+def digest_values(values: Int64Array) -> str:
+    """The `digest` of a column with these values. 32 hex digits."""
+    return blake2b(np.ascontiguousarray(values, "<i8").data, digest_size=16).hexdigest()
+
+
 class ColumnShard(NamedTuple):
     """The values of one shard. `failed`: the number of samples with 0 because their value could not be computed."""
 

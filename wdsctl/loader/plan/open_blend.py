@@ -23,7 +23,7 @@ from wdsctl.loader.plan.component_orders import (
 )
 from wdsctl.loader.plan.components import Component, SourceRange, open_source_ranges
 from wdsctl.loader.plan.growth import add_past_versions, past_versions_to_facts, read_past_versions
-from wdsctl.loader.plan.open_sources import SourceOpener
+from wdsctl.loader.plan.open_sources import FileStamp, SourceOpener
 from wdsctl.loader.plan.order_facts import order_facts
 from wdsctl.loader.plan.weights import blend_weights, sample_weights, saved_edits, used_entries
 from wdsctl.loader.reading.source import SplitSource
@@ -41,7 +41,8 @@ class OpenBlend:
     in the order in which they were opened, members of joins too, with the `generations` that are read.
     `component_sources`: the sources of each component. `past_sources`: earlier versions of sources that components
     still read. `order_facts`: the first tier of the plan. `store_generations`: of auxiliary stores, by reference.
-    `known_to_state`: the part of these facts that a state knows, if it is less.
+    `catalog_stamps`: of the catalogs before they were read, by path. `outgrown_datasets`: the datasets that have later
+    generations. `known_to_state`: the part of these facts that a state knows, if it is less.
     """
 
     components: tuple[Component, ...]
@@ -55,6 +56,8 @@ class OpenBlend:
     generations: list[int]
     order_facts: dict[str, Any]
     store_generations: dict[str, int] = field(default_factory=dict)
+    catalog_stamps: dict[str, FileStamp] = field(default_factory=dict)
+    outgrown_datasets: tuple[str, ...] = ()
     known_to_state: OpenBlend | None = None
 
     @property
@@ -172,6 +175,8 @@ def open_blend(
         generations=opener.generations,
         order_facts=order,
         store_generations=opener.store_generations,
+        catalog_stamps=opener.catalog_stamps,
+        outgrown_datasets=opener.outgrown_datasets,
     )
     if saved_order is None or known_count == len(entries):
         return streams

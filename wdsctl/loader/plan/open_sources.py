@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from typing import NamedTuple
 
 from wdsctl.core.blend import Leaf
-from wdsctl.core.catalog.read import read_current_split, read_split_names
+from wdsctl.core.catalog.read import read_current_split, read_last_shard, read_split_names
 from wdsctl.core.catalog.splits import SplitShard
 from wdsctl.core.dataset.config import DatasetConfig, parse_config, read_config_text
 from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command_at
@@ -37,6 +37,8 @@ from wdsctl.loader.stores.completed import CompletedSource
 from wdsctl.loader.windows.source import FrameSource
 from wdsctl.loader.windows.windows import no_sequences_error
 
+FileStamp = tuple[int, int]  # inode, mtime in nanoseconds
+
 
 @dataclass(frozen=True)
 class OpenSplit:
@@ -44,17 +46,22 @@ class OpenSplit:
 
     `full_selection`: the split; `selection`: what is read of it, less if a view is named. `view_hash`: of the view, or
     empty. `split_name`: its name in the catalog; empty for a split of a file. `polylithic`: the folder that was named,
-    if the dataset is its primary.
+    if the dataset is its primary. `last_shard`: that the generation has; None if it has all shards of `offsets`, which
+    are those of a later one if wdsctl no longer keeps the file of this one. `has_newer`: whether there is a later
+    generation.
     """
 
     location: DatasetLocation
     offsets: Offsets
+    generation: int
     selection: SampleSelection
     config: DatasetConfig
     full_selection: SampleSelection
     view_hash: str = ""
     split_name: str = ""
     polylithic: PolylithicFolder | None = None
+    last_shard: int | None = None
+    has_newer: bool = False
 
 
 class SourceOrigin(NamedTuple):
@@ -69,9 +76,9 @@ class SourceOrigin(NamedTuple):
 
 class SourceOpener:
     """Opens the leaves of a blend one after the other: in their current generations, or each in the generation given
-    for it. If wdsctl no longer keeps a generation, the current one is opened and `gone_errors` gets an error, which the
-    caller raises unless the data is the same. `stores`: the generations of auxiliary stores, by reference; of others
-    the current one.
+    for it. If wdsctl no longer keeps the file of a generation, the current one is read without the shards that were
+    added since, and `gone_errors` gets an error, which the caller raises unless the data is the same. `stores`: the
+    generations of auxiliary stores, by reference; of others the current one.
 
     A split that is referred to twice is opened once, and local shards share one bounded set of open files.
     """
@@ -92,6 +99,7 @@ class SourceOpener:
         self.past_sources: list[SplitSource] = []
         self.sources: list[SplitSource] = []
         self.generations: list[int] = []
+        self.catalog_stamps: dict[str, FileStamp] = {}
         self.gone_errors: list[StateMismatch] = []
 
     def open(self, leaf: Leaf) -> SplitSource:
@@ -138,7 +146,7 @@ class SourceOpener:
         source = self._make_source(reference, number, opened.selection)
         self._origins.append(reference)
         self.sources.append(source)
-        self.generations.append(opened.offsets.generation)
+        self.generations.append(opened.generation)
         return source
 
     def use_current_generations(self) -> None:
@@ -186,10 +194,17 @@ class SourceOpener:
             view_hash=opened.view_hash,
             full_selection=opened.full_selection if opened.view_hash else selection,
             is_member=is_member,
+            last_shard=opened.last_shard,
         )
         if is_shared:
             self._local_storage.expect_files(source.root, source.shard_sizes, source.probes)
         return source
+
+    @property
+    def outgrown_datasets(self) -> tuple[str, ...]:
+        """The datasets that were opened in an earlier generation than the current one."""
+        opened = (each.open_split for each in self._origins)
+        return tuple(dict.fromkeys(each.location.display_path for each in opened if each.has_newer))
 
     @property
     def store_generations(self) -> dict[str, int]:
@@ -243,13 +258,10 @@ class SourceOpener:
                 _log_damage(location, current.damaged)
             return current[:2]
 
+        self.catalog_stamps.setdefault(location.catalog, file_stamp(location.catalog))
         location, (current, of_split) = open_or_index(location, self._dataset.catalog, opened, divides=not file)
-        parts, view_hash = of_split, ""
-        if view:
-            chosen = require_unchanged_view(location, view)
-            parts = list(intersect_selections({part.shard: part for part in of_split}, chosen.selection).values())
-            view_hash = chosen.stored.hash
         used_generation = current if generation is None else generation
+        last_shard = None
         try:
             offsets = Offsets(location.offsets_path(used_generation))
         except CatalogError:
@@ -263,6 +275,16 @@ class SourceOpener:
                 )
             )
             offsets = Offsets(location.offsets_path(current))
+            last_shard = read_last_shard(location.catalog, used_generation)
+            if last_shard >= max((shard.id for shard in offsets.shards), default=0):
+                used_generation, last_shard = current, None
+            else:
+                of_split = [part for part in of_split if part.shard <= last_shard]
+        parts, view_hash = of_split, ""
+        if view:
+            chosen = require_unchanged_view(location, view)
+            parts = list(intersect_selections({part.shard: part for part in of_split}, chosen.selection).values())
+            view_hash = chosen.stored.hash
         selection = SampleSelection(offsets, parts)
         if offsets.is_partial:
             offsets.fetch_groups(selection.groups(offsets))
@@ -281,7 +303,19 @@ class SourceOpener:
         full_selection = SampleSelection(offsets, of_split) if view else selection
         split_name = "" if file else split_part
         config = self._read_config(location, leaf, "" if polylithic is None else polylithic.config)
-        return OpenSplit(location, offsets, selection, config, full_selection, view_hash, split_name, polylithic)
+        return OpenSplit(
+            location,
+            offsets,
+            used_generation,
+            selection,
+            config,
+            full_selection,
+            view_hash,
+            split_name,
+            polylithic,
+            last_shard,
+            has_newer=used_generation < current,
+        )
 
     def _read_config(self, location: DatasetLocation, leaf: Leaf, default: str) -> DatasetConfig:
         """The config of a leaf. `default`: the path of the file, if it is not the dataset.yaml of the location."""
@@ -303,6 +337,15 @@ class SourceOpener:
         if text not in self._configs:
             self._configs[text] = parse_config(text, path)
         return self._configs[text]
+
+
+def file_stamp(path: str) -> FileStamp:
+    """What differs once a file is replaced by another; zeros for an absent file."""
+    try:
+        stat = os.stat(path)
+    except OSError:
+        return 0, 0
+    return stat.st_ino, stat.st_mtime_ns
 
 
 def _log_damage(location: DatasetLocation, shards: int) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from wdsctl.core.array_types import Int64Array
 from wdsctl.core.catalog.keyframe_file import open_keyframes
-from wdsctl.core.columns.column_file import CheckedValues, find_column
+from wdsctl.core.columns.column_file import CheckedValues, digest_values, find_column
 from wdsctl.core.dataset.config import DatasetConfig
 from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.errors import InputError, LoaderError, StorageDown, StorageError, WdsctlError
@@ -91,6 +91,7 @@ class SplitSource:
     - `storage`: closed with the source; several sources may share one. `decode_functions`: shared by the sources of a
       batch.
     - `is_member`: of a join, which alone reads it.
+    - `last_shard`: the last one that the generation of the source has, if `offsets` are of a later generation.
 
     Attributes: `memories` of images, on which the batch stage calls `begin`; `decode_in_parallel`, a context in which
     images may be decoded at the end; `shard_sizes`, bytes by path; `unused_parts`, which no field uses.
@@ -117,8 +118,10 @@ class SplitSource:
         view_hash: str = "",
         full_selection: SampleSelection | None = None,
         is_member: bool = False,
+        last_shard: int | None = None,
     ) -> None:
         self.root = root
+        self._last_shard = last_shard
         self.aux = dict(aux or {})
         self.decoder = decoder
         self.location = location
@@ -196,9 +199,19 @@ class SplitSource:
             self._columns[name] = find_column(location, name, generation, shards=self.offsets.shards).checked_values
         return self._columns[name]
 
+    @property
+    def last_shard(self) -> int:
+        """The highest id of a shard in the generation of the source."""
+        return max(shard.id for shard in self.offsets.shards) if self._last_shard is None else self._last_shard
+
     def column_digest(self, name: str) -> str:
-        """A digest of a column's values, which can change within one generation."""
-        return find_column(self._require_location(name), name, self.offsets.generation).facts.digest
+        """A digest of a column's values, which can change within one generation. With `last_shard`, it is that of the
+        shards up to it, and costs 3 ms per million samples."""
+        column = find_column(self._require_location(name), name, self.offsets.generation)
+        if self._last_shard is None:
+            return column.facts.digest
+        shards = sum(shard.id <= self._last_shard for shard in self.offsets.shards)
+        return digest_values(column.checked_values[: int(self.offsets.shard_row[shards])])
 
     def _require_location(self, name: str) -> DatasetLocation:
         if self.location is None:

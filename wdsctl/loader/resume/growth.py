@@ -146,7 +146,7 @@ def _add_version_end(
     if end == max((past.end_draw for past in past_versions if past.component == component), default=0):
         return past_versions
     present = _latest_order(streams.components[component].order)
-    last = tuple(max(shard.id for shard in source.offsets.shards) for source in streams.component_sources[component])
+    last = tuple(source.last_shard for source in streams.component_sources[component])
     return [
         *past_versions,
         PastVersion(component, end, present.n, present.seed, streams.order_facts["sources"][component], last),

@@ -6,6 +6,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from wdsctl.core.checkpoint.state import shorten_list
 from wdsctl.core.text import pluralize
 from wdsctl.loader.pipeline.batches import END
 from wdsctl.loader.pipeline.pipeline import Pipeline
@@ -13,6 +14,7 @@ from wdsctl.loader.plan.bans import bans_from_state, check_samples_left, warn_of
 from wdsctl.loader.plan.open_blend import OpenBlend, open_blend
 from wdsctl.loader.plan.plan import LoaderPlan
 from wdsctl.loader.recipe.dataset import BaseDataset, TrainDataset, is_count_preserving, resolve_changed_shards
+from wdsctl.loader.resume.changed_data import ChangedDataCheck
 from wdsctl.loader.resume.growth import adopt_growth, find_new_generations, open_next_pass
 from wdsctl.loader.resume.state import (
     LoaderState,
@@ -29,6 +31,7 @@ from wdsctl.loader.run.range_turns import RangeTurns
 from wdsctl.loader.run.turns import RankProgress, TurnPlan
 from wdsctl.loader.runtime.failure_rates import FailureRates
 from wdsctl.loader.runtime.failures import FatalSampleError, Stats
+from wdsctl.loader.runtime.logs import logger
 from wdsctl.loader.runtime.randomness import preserve_generators
 
 
@@ -75,6 +78,7 @@ class RankStream:
         self._batch_limit: int | None = getattr(dataset, "limit", None)
         self._failure_rates = FailureRates(runtime_options.max_failed_fraction)
         self._next_generations: list[int] | None = None  # that the next pass adopts
+        self._changed_data = ChangedDataCheck(dataset)
         kind: Any = "training" if self.is_endless else "validation"
         saved = None if state is None else state_for_rank(state, workers.rank, workers.world_size, kind)
         known_bans = bans_from_state(saved["bans"] if saved is not None else [])
@@ -91,6 +95,8 @@ class RankStream:
         check_samples_left(self._bans, self.streams, progress.batches_drawn)
         if not workers.rank:
             warn_of_unknown_bans(known_bans, self._bans, self.streams)
+            if isinstance(dataset, TrainDataset):
+                _warn_of_later_generations(self.streams)
         self._turns.check_ranks(progress)
         self._begin_turns(progress)
 
@@ -229,7 +235,10 @@ class RankStream:
         self._begin_turns(self._turns.first_progress(number, stats))
 
     def state_dict(self) -> LoaderState:
-        """The state of the rank after the batch that was accepted last. Asks no worker."""
+        """The state of the rank after the batch that was accepted last. Asks no worker. Rank 0 logs a warning if the
+        datasets have changed so that the state cannot be resumed."""
+        if not self._workers.rank:
+            self._changed_data.warn_if_changed(self.streams)
         progress, turns = self.pending[0], self._turns
         has_more = self._is_below_limit(progress) and turns.has_more(progress, self._workers.rank)
         is_at_virtual_end = bool(self._virtual_epoch_length) and (
@@ -336,3 +345,15 @@ class RankStream:
                 options=pool_options(self._workers, self._runtime_options, self.streams),
             )
         return self._engine
+
+
+def _warn_of_later_generations(streams: OpenBlend) -> None:
+    """A validation without a state reads what a dataset has become, and its results are of other samples than those
+    before the save."""
+    if streams.outgrown_datasets:
+        logger.warning(
+            "the training continues without the samples that were added to %s since the state was saved, but a "
+            "validation that is not restored from a state reads them, too; save and restore the states of validations "
+            'to compare them, or pass adopt="next_epoch" to train on the new samples',
+            shorten_list(streams.outgrown_datasets),
+        )
