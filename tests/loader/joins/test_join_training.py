@@ -232,6 +232,17 @@ def test_adopt_reads_new_primary_samples_with_partners(tmp_path: Path, primary: 
     assert len({sample for _, _, sample in counts}) == 90
 
 
+def test_adopt_refuses_new_samples_of_other_member_by_name(tmp_path: Path, primary: str) -> None:
+    other = a_dataset(tmp_path / "all", 40, parts=classes)
+    options: dict[str, Any] = {"lanes": 4, "adopt": "next_epoch"}
+    state = save_state_after(make_training_loader(join_of(primary, other), **options), 7)
+    a_shard(Path(other) / "shard-900.tar", ((f"{i:06}", classes(i)) for i in range(40, 60)))
+    index(other)
+
+    with pytest.raises(StateMismatch, match=f"{other} has other samples .* only the first one may grow"):
+        make_training_loader(join_of(primary, other), **options).load_state_dict(state)
+
+
 @in_folder_and_memory
 @pytest.mark.usefixtures("place")
 def test_token_weights_use_columns_of_primary(tmp_path: Path, other: str) -> None:

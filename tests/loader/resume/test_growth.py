@@ -74,6 +74,47 @@ def test_adopt_next_epoch_keeps_batches_of_current_epoch(tmp_path: Path) -> None
     assert digests(resume_loader(root, state, lanes=1), 7) == expected
 
 
+def part_of(root: str, *bounds: Any) -> Any:
+    return {"concat": [{"path": root, "split_part": "train", "subset": {"range": list(bounds)}}]}
+
+
+@pytest.mark.parametrize(
+    ("bounds", "selected"), [(("0%", "50%"), "0 to 25 of 50"), (("50%", "100%"), "25 to 50 of 50")]
+)
+@pytest.mark.parametrize("repeat", [True, False])
+def test_adopt_refuses_range_that_would_move_held_out_samples(
+    bounds: Any, selected: str, repeat: bool, tmp_path: Path
+) -> None:
+    root = a_dataset(tmp_path, SAMPLES, shard_samples=20)
+    state = save_state_after(loader_of(part_of(root, *bounds), repeat=repeat), 3)
+    grow(root)
+
+    with pytest.raises(StateMismatch, match=selected) as raised:
+        resume_loader(part_of(root, *bounds), state, repeat=repeat)
+    assert "omit adopt" in raised.value.hint
+    assert len(take_batches(resume_loader(part_of(root, *bounds), state, adopt=None, repeat=repeat), 2)) == 2
+
+
+@pytest.mark.parametrize(
+    ("bounds", "positions", "expected"),
+    [
+        (("0%", "50%"), (0, 25), range(25)),
+        (("50%", "100%"), (25, 50), range(25, 50)),
+        (("50%", "100%"), (25, "end"), range(25, SAMPLES + NEW)),
+        (("50%", "end"), (25, "end"), range(25, SAMPLES + NEW)),
+        (("0%", "100%"), ("0%", "100%"), range(SAMPLES + NEW)),
+    ],
+)
+def test_adopt_takes_range_in_positions(bounds: Any, positions: Any, expected: range, tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, SAMPLES, shard_samples=20)
+    state = save_state_after(loader_of(part_of(root, *bounds)), 3)
+    grow(root)
+
+    later = take_batches(resume_loader(part_of(root, *positions), state), 60)[20:]
+    keys = {f"{i:06}" if i < SAMPLES else f"new-{i - SAMPLES}" for i in expected}
+    assert {key for batch in later for key in batch["__key__"]} == keys
+
+
 @pytest.mark.parametrize("encoder", [Raw(), Skips(), Packs()], ids=["plain", "skips", "packs"])
 def test_states_saved_after_adoption_resume_exactly_without_option(encoder: Raw, tmp_path: Path) -> None:
     options: dict[str, Any] = {"encoder": encoder}

@@ -22,15 +22,21 @@ from wdsctl.loader.plan.growth import PastVersion, is_complete, past_versions_to
 from wdsctl.loader.plan.open_blend import OpenBlend, open_blend
 from wdsctl.loader.plan.plan import WEIGHT_FACTS
 from wdsctl.loader.plan.weights import edits_from_facts
+from wdsctl.loader.reading.source import SplitSource
 from wdsctl.loader.recipe.dataset import BaseDataset
 
 KEEP_OLD_DATASET_HINT = "omit adopt to continue with the earlier dataset"
 
 
 def find_new_generations(dataset: BaseDataset, streams: OpenBlend) -> list[int] | None:
-    """The current generations of the datasets, if any differs from those in `streams`."""
+    """The current generations of the datasets, if any differs from those in `streams`. Raises StateMismatch if a range
+    of a blend would have other old samples than before."""
     now = _open_current_streams(dataset, streams)
-    return None if now.generations == streams.generations else now.generations
+    if now.generations == streams.generations:
+        return None
+    for component in range(len(streams.components)):
+        _check_ranges(streams, now, component)
+    return now.generations
 
 
 def open_next_pass(dataset: BaseDataset, streams: OpenBlend, generations: list[int] | None) -> OpenBlend:
@@ -51,7 +57,8 @@ def adopt_growth(
     """The blend with the current data from the end of each component's epoch on; `streams` itself if nothing has
     changed. `lane_states`: of the lanes after `batches_drawn` batches of the world.
 
-    Raises StateMismatch if a lane has no state, if earlier data has changed, if weights in tokens may not change, and
+    Raises StateMismatch if a lane has no state, if earlier data has changed, if weights in tokens may not change, if a
+    range of a blend would have other old samples than before, if a dataset has grown that is joined to another one, and
     for a component that is drawn with replacement: it has no epochs.
     """
     now = _open_current_streams(dataset, streams)
@@ -67,6 +74,8 @@ def adopt_growth(
         )
     past_versions = read_past_versions(streams.order_facts)
     for component in grown:
+        _check_joins(streams, now, component)
+        _check_ranges(streams, now, component)
         past_versions = _add_version_end(
             past_versions, streams, component, _version_end(streams, refs, lane_layout, lane_states, component)
         )
@@ -96,6 +105,45 @@ def _open_current_streams(dataset: BaseDataset, streams: OpenBlend) -> OpenBlend
             hint="create the view again with the same samples, or begin a new run",
         )
     return now
+
+
+def _check_joins(streams: OpenBlend, now: OpenBlend, component: int) -> None:
+    """Raise StateMismatch if another dataset of a join than the first has grown: past versions name no shards of it."""
+    first = streams.component_sources[component - 1][-1].number + 1 if component else 0
+    last = streams.component_sources[component][-1].number
+    for before, after in zip(streams.sources[first:last], now.sources[first:last], strict=True):
+        if before.is_member and before.digest != after.digest:
+            raise StateMismatch(
+                f"cannot adopt the new samples: {before.dataset_path} has other samples than when the job began, and "
+                "of the datasets of a join, only the first one may grow",
+                where=streams.component_names[component],
+                hint=KEEP_OLD_DATASET_HINT,
+            )
+
+
+def _check_ranges(streams: OpenBlend, now: OpenBlend, component: int) -> None:
+    """Raise StateMismatch if a range, such as ["0%", "50%"], would have other old samples than before: samples would
+    move between a training and what is held out from it."""
+    before, after = _selected_ranges(streams, component), _selected_ranges(now, component)
+    for (source, (begin, end)), (grown, new_range) in zip(before, after, strict=True):
+        first, stop = (min(bound, source.n) for bound in new_range)
+        if (begin, end) != ((first, stop) if first < stop else (0, 0)):
+            also = f", or [{begin}, end] to use the new ones, too," if end == source.n else ""
+            raise StateMismatch(
+                f"cannot adopt the new samples: the subset has the samples {begin} to {end} of {source.n}, and would "
+                f"have those from {new_range[0]} to {new_range[1]} of {grown.n}, so that old samples move into the "
+                "training or out of it",
+                where=source.dataset_path,
+                hint=f"write `range: [{begin}, {end}]` in the blend to keep these samples{also} and resume again; or "
+                f"{KEEP_OLD_DATASET_HINT}",
+            )
+
+
+def _selected_ranges(streams: OpenBlend, component: int) -> list[tuple[SplitSource, tuple[int, int]]]:
+    """Each current source of a component, and the range of its positions that is read."""
+    pieces = streams.components[component].source_ranges
+    ranges = {piece.source: (piece.first_position, piece.first_position + piece.positions) for piece in pieces}
+    return [(source, ranges.get(source, (0, 0))) for source in streams.component_sources[component]]
 
 
 def _kept_seeds(streams: OpenBlend, current_streams: OpenBlend, grown_components: Sequence[int]) -> list[Any]:
