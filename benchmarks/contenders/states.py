@@ -118,7 +118,7 @@ def budget(lanes: int, sources: int, pending: int) -> int:
 
 def count_rebuilt_samples(state: dict[str, Any]) -> int:
     """Samples that the lane of the next batch has to make again before it goes on."""
-    cursor = state["cursors"][str((state["batches_drawn"] - state["first_batch"]) % len(state["lanes"]))]
+    cursor = state["cursors"][str((state["batches_drawn"] - state["first_batch"]) % state["lanes"])]
     again = {address[0] if isinstance(address, list) else address for address in pending_addresses(cursor["stream"])}
     packs = cursor["stream"]["upstream"]
     while isinstance(packs, dict) and "packs" not in packs:

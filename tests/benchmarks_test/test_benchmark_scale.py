@@ -86,7 +86,7 @@ def test_resume_recomputes_distinct_pending_samples_of_next_lane(pack: dict[str,
         "stream": {"upstream": {"upstream": {**pack, "upstream": [0, 0]}, "waiting": ""}, "emitted": 0},
     }
 
-    state = {"batches_drawn": 7, "first_batch": 4, "lanes": [[0, []], [1, []]], "cursors": {"0": other, "1": here}}
+    state = {"batches_drawn": 7, "first_batch": 4, "lanes": 2, "cursors": {"0": other, "1": here}}
 
     assert count_rebuilt_samples(state) == len(expected)
 
@@ -94,9 +94,7 @@ def test_resume_recomputes_distinct_pending_samples_of_next_lane(pack: dict[str,
 def test_resume_recomputes_nothing_for_lane_without_pending_samples() -> None:
     cursor = {"draws": 5, "stream": {"upstream": [5, 0], "emitted": 0}}
 
-    assert (
-        count_rebuilt_samples({"batches_drawn": 0, "first_batch": 0, "lanes": [[0, []]], "cursors": {"0": cursor}}) == 0
-    )
+    assert count_rebuilt_samples({"batches_drawn": 0, "first_batch": 0, "lanes": 1, "cursors": {"0": cursor}}) == 0
 
 
 def test_scale_targets_name_existing_rows_and_contenders() -> None:

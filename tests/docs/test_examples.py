@@ -20,6 +20,7 @@ import yaml
 from tests import children
 from tests.docs.pages import PAGES, ROOT, Block, blocks, commands, name_of
 from wdsctl.cli.main import main
+from wdsctl.core.checkpoint.state import check_state
 from wdsctl.core.dataset.config import parse_config
 from wdsctl.loader import get_loader, get_train_dataset
 
@@ -395,9 +396,8 @@ def test_state_in_architecture_page_has_keys_of_real_state() -> None:
     assert list(documented_state["plan"]["order"]) == list(state["plan"]["order"])
     assert {type(documented_state[key]) for key in documented_state} == {type(state[key]) for key in documented_state}
     assert documented_state["cursors"]["0"].keys() == state["cursors"]["0"].keys()
-    assert (
-        len(documented_state["lanes"]) == documented_state["plan"]["order"]["lanes"] == len(documented_state["cursors"])
-    )
+    assert documented_state["lanes"] == documented_state["plan"]["order"]["lanes"] == len(documented_state["cursors"])
+    assert check_state(documented_state) is documented_state
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page not in ELSEWHERE], ids=name_of)

@@ -21,6 +21,7 @@ from tests.loader.running import (
     take_rounds,
 )
 from wdsctl.core.blend import Blender
+from wdsctl.core.checkpoint.digests import add_digests
 from wdsctl.core.errors import StateMismatch
 from wdsctl.loader import Loader, Packing, WorkerConfig, merge_states
 
@@ -280,7 +281,7 @@ def test_damaged_blend_entries_of_state_are_rejected(entries: Any, paths: tuple[
     state["plan"]["order"]["blend_entries"] = entries
 
     with pytest.raises(StateMismatch, match="not entries of a blend of 3") as raised:
-        loader_of(blend(paths, 3, 1, 1), state=state)
+        loader_of(blend(paths, 3, 1, 1), state=add_digests(state))
     assert raised.value.code == "WDS502"
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from tests.loader.datasets import Raw, a_shard, digest, numbered
 from tests.loader.running import digests, make_training_loader, save_state_after, take_batches
+from wdsctl.core.checkpoint.digests import add_digests
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import StateMismatch
 from wdsctl.core.index.index import index
@@ -62,7 +63,7 @@ def test_state_of_gone_generation_continues_on_equal_data(
     state = save_state_after(loader, 5)
     expected = digests(loader, 30)
     if change is index_again:  # the state of a generation that the new catalog has not reached
-        state["generations"] = [5]
+        state = add_digests({**state, "generations": [5]})
     change(dataset)
 
     resumed = make_training_loader(str(dataset), worker_config=WorkerConfig(0, 1, num_workers=workers))

@@ -145,7 +145,7 @@ def test_lane_split_neither_repeats_nor_loses_samples(
             loader.restore_state_rank(state)
         seen += count_outputs(loaders, steps if ranks > 1 else 700)
         state = json.loads(json.dumps(merge_states([loader.state_dict() for loader in loaders])))
-    assert len(state["lanes"]) == 24
+    assert state["lanes"] == 24
     assert max(seen.values()) == 1, "nothing comes twice"
     sizes = dict(enumerate(SIZES)) if is_blend else {0: 240}
     for source, size in sizes.items():
@@ -165,7 +165,7 @@ def test_state_saved_after_lane_split_resumes_exactly(blend: Blender) -> None:
     for loader in again:
         loader.load_state_dict(middle)
     assert [next(iter(loader))["__restore_key__"] for _ in range(6) for loader in again] == truth
-    assert len(first["lanes"]) == len(middle["lanes"]) == 24
+    assert first["lanes"] == middle["lanes"] == 24
 
 
 def test_state_saved_right_after_restore_equals_restored_state(blend: Blender) -> None:

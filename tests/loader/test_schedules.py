@@ -154,9 +154,10 @@ def test_weight_history_survives_rank_changes_and_lane_splits(blend: Blender) ->
     two = world_of(blend, 2, state)
     assert [weight_histories(each.state_dict()) for each in two] == [before[::2], before[1::2]]
     split = json_round_trip(merge_states([each.state_dict() for each in world_of(blend, 3, state)]))
-    assert len(split["lanes"]) == 3 * LANES
+    assert split["lanes"] == 3 * LANES
     of_root = dict(zip(range(LANES), before, strict=True))
-    for (root, ((_, _, child),)), history in zip(split["lanes"], weight_histories(split), strict=True):
+    origins = [split["cursors"][str(lane)]["origin"] for lane in range(3 * LANES)]
+    for (root, ((_, _, child),)), history in zip(origins, weight_histories(split), strict=True):
         # A child that starts at draw 0 has its parent's history, then the segment in force as the first of its own.
         assert history == (of_root[root] if child == 0 else [*of_root[root], [[1, 0]]])
 

@@ -13,7 +13,7 @@ from tests.loader.datasets import Raw, a_dataset
 from tests.loader.running import digests, json_round_trip, make_training_loader, save_state_after
 from wdsctl.core.errors import StateMismatch
 from wdsctl.core.index.index import index
-from wdsctl.loader import Loader
+from wdsctl.loader import Loader, merge_states
 from wdsctl.loader.packing import Packing
 from wdsctl.loader.pipeline.state_layout import check_state_layout, layout_entry
 
@@ -216,7 +216,7 @@ def test_batch_size_change_repeats_and_misses_no_grouped_samples(before: int, af
 def test_packing_state_restores_after_lane_split_and_refuses_change(dataset: str) -> None:
     loader = packed_loader(dataset)
     before = members(loader, 7)
-    merged = {**json_round_trip(loader.state_dict()), "kind": "world", "rank": -1}
+    merged = merge_states([json_round_trip(loader.state_dict())])
     world = [packed_loader(dataset, rank, 3) for rank in range(3)]
     for each in world:
         each.load_state_dict(merged)

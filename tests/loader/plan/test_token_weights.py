@@ -14,7 +14,7 @@ from tests.loader.running import digests, json_round_trip, make_training_loader,
 from wdsctl.core.blend import Blender
 from wdsctl.core.errors import CatalogError, InputError, StateMismatch
 from wdsctl.core.index.index import index
-from wdsctl.loader import Loader
+from wdsctl.loader import Loader, merge_states
 
 SHORT, LONG = 150, 90  # samples
 MEANS = (Fraction(11, 2), Fraction(100))
@@ -166,7 +166,7 @@ def test_resume_is_exact_on_same_and_other_rank_counts(datasets: tuple[str, str]
         resumed.load_state_dict(state, strict=True)
         assert digests(resumed, 40 - place) == expected[place:]
 
-        merged = {**state, "kind": "world", "rank": -1}
+        merged = merge_states([state])
         ranks = [loader_of(blend, rank, 2) for rank in range(2)]
         for loader in ranks:
             loader.load_state_dict(merged, strict=True)

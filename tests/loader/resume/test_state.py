@@ -131,7 +131,7 @@ def test_load_state_rejects_state_of_another_rank(rank: int, world: int, dataset
         ([None], "not a state of a wdsctl loader"),
         ([{}, {}], "not a state of a wdsctl loader"),
         ({"version": 1, "kind": "rank"}, "is truncated: it lacks rank, world, plan"),
-        ({"version": 2}, "by a newer wdsctl: it has version 2, this one reads version 1"),
+        ({"version": 3}, "by a newer wdsctl: it has version 3, this one reads version 2"),
     ],
 )
 def test_load_state_rejects_invalid_state_without_changes(state: Any, message: str, dataset: str) -> None:

@@ -119,7 +119,7 @@ def test_default_lane_count_is_taken_from_state(world: int, dataset: str) -> Non
         each.load_state_dict(state)
 
     assert {each.config()["order"]["lanes"] for each in resumed} == {8}
-    assert len(make_training_loader(dataset, 0, world).state_dict()["lanes"]) == 8 * world
+    assert make_training_loader(dataset, 0, world).state_dict()["lanes"] == 8 * world
 
 
 def test_default_slice_size_is_taken_from_state(dataset: str) -> None:
@@ -140,7 +140,7 @@ def test_lanes_are_split_if_ranks_do_not_divide_them(dataset: str) -> None:
 
     counts = Counter(ids(batches))
     assert set(counts.values()) == {1}
-    assert len(world[0].state_dict()["lanes"]) == 12
+    assert world[0].state_dict()["lanes"] == 12
     assert Counter(epoch for _, epoch, _ in counts)[0] == SAMPLES
 
 

@@ -152,7 +152,7 @@ def redistribute_checkpoint(
             _write(name, data)
         for name in surplus:
             _remove(name)
-    lanes = len(merged["lanes"])
+    lanes = merged["lanes"]
     is_split = ranks and lanes and can_split_lanes(merged)
     return RedistributeReport(
         states=len(found),
@@ -301,7 +301,8 @@ def _merge_found(found: Sequence[FoundState]) -> LoaderState:
         return merge_states([each.state for each in found])
     # Redistributed files are equal. A kill in between leaves files of ranks, whose states are in the merged one.
     state = check_state(merged[0].state)
-    if any(each.state != state and not is_part_of(check_state(each.state), state) for each in found):
+    others = [each.state for each in found if each.state != merged[0].state]
+    if any(not is_part_of(check_state(each), state) for each in others):
         raise UsageError(
             "one of the states is a merged state, and others are of another step or job",
             where=merged[0].path,
@@ -312,7 +313,7 @@ def _merge_found(found: Sequence[FoundState]) -> LoaderState:
 
 def _compatible_worlds(merged: LoaderState) -> tuple[int, ...]:
     """Numbers of ranks that can divide the lanes without splitting them."""
-    lanes = len(merged["lanes"])
+    lanes = merged["lanes"]
     return tuple(world for world in range(1, lanes + 1) if not can_split_lanes(merged) or fits_ranks(lanes, world))
 
 

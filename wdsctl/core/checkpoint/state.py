@@ -1,6 +1,7 @@
 """The state of a job as JSON: each rank saves the lanes that it runs, and merged states serve any number of ranks.
 
-    version             1
+    version             2; 1 in states of earlier versions, which have no digests, and in `lanes` a list of the origins
+                        of all lanes
     kind                "rank", or "world" once the states of all ranks are merged
     rank                0 to world - 1; -1 in a merged state
     world               number of ranks that saved it
@@ -16,17 +17,18 @@
     end                 of a pass: "open" while the rank may have more batches, "reached" if it has none, "passed" once
                         its loop has ended, so that the next loop begins the next pass; "open" in an endless training
     first_batch         `batches_drawn` when the lane layout began
-    lanes               the lane layout: [root, [[draws, children, child], ...]] of every lane of the job; empty if a
-                        pass is divided into ranges of positions
-    cursors             lane -> {"draws", "stream", "weight_history", "bans"}: its position; in a pass also "turns", the
-                        number of turns that the lane has had. "handed_out", if smaller batches replace those of the
-                        job: samples of the current turn that were handed out. Without lanes: batch -> {"emitted",
-                        "bans"}
+    lanes               the number of lanes of the job; 0 if a pass is divided into ranges of positions
+    cursors             lane -> {"draws", "stream", "weight_history", "bans"}: its position. "origin", of a split lane:
+                        [root, [[draws, children, child], ...]]. In a pass also "turns", the number of turns that
+                        the lane has had. "handed_out", if smaller batches replace those of the job: samples of the
+                        current turn that were handed out. Without lanes: batch -> {"emitted", "bans"}
     bans                [[key | [source, id], ...], ...]: excluded samples, as the user passed them
     failures            with `max_failed_fraction` only: by source, attempts and failures of its last samples, see
                         `wdsctl.loader.runtime.failure_rates`; in a merged state a list of these, by rank
+    digests, checksum   see `digests`
 
-A rank has the cursors of its own lanes, a merged state those of all lanes. In a cursor, `draws` counts the references
+A rank has the cursors of its own lanes, a merged state those of all lanes: the states of a job together have a size in
+proportion to its lanes. In a cursor, `draws` counts the references
 that the lane has drawn, `stream` has the states of its stages, `weight_history` the draws at which segments of the
 weights' schedule began, and `bans` those at which bans began.
 
@@ -38,13 +40,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from wdsctl.core.checkpoint.digests import add_digests, find_digest_error
 from wdsctl.core.errors import StateMismatch
 from wdsctl.core.lanes import fits_ranks, lanes_of_rank, pass_lanes_of_rank
 from wdsctl.core.text import short_repr
 
 LoaderState = dict[str, Any]
 
-STATE_VERSION = 1
+STATE_VERSION = 2
 
 STATE_FIELDS = (
     "kind",
@@ -61,6 +64,7 @@ STATE_FIELDS = (
     "cursors",
     "bans",
 )
+DIGEST_FIELDS = ("digests", "checksum")
 END_OPEN, END_REACHED, END_PASSED = "open", "reached", "passed"
 SHARED_FIELDS = ("world", "pass", "first_batch", "lanes", "bans")  # equal on all ranks of a job
 SAVE_HINT = "pass what save_state_rank() or state_dict() returned"
@@ -73,6 +77,7 @@ _MAX_LISTED = 8  # ranks, lanes or fields in a message
 
 MAX_COUNT = 1 << 62  # fits 64-bit arithmetic
 MAX_RANKS = 1 << 20
+MAX_LANES = 1 << 24
 
 _CURSOR = frozenset({"draws", "stream", "weight_history", "bans"})
 _JSON_SCALARS = frozenset({int, str, bool, float, type(None)})
@@ -92,7 +97,7 @@ def find_state_error(state: LoaderState) -> str:
 
 def state_lanes(state: Mapping[str, Any]) -> range:
     """The lanes of a state: all of the job, or those of its rank."""
-    count, world = len(state["lanes"]), state["world"]
+    count, world = state["lanes"], state["world"]
     if state["kind"] == "world":
         return range(count)
     if state.get("pass") is not None:
@@ -139,18 +144,20 @@ def _find_plan_error(plan: Any) -> str:
     return ""
 
 
+def lane_origin(state: Mapping[str, Any], lane: int) -> list[Any]:
+    """[root, [[draws, children, child], ...]] of a lane whose cursor the state has."""
+    origin: list[Any] = state["cursors"][str(lane)].get("origin", [lane, []])
+    return origin
+
+
 def _find_lanes_error(state: LoaderState) -> str:
     lanes = state["lanes"]
-    if not isinstance(lanes, list):
-        return f"'lanes' is {short_repr(lanes)}, expected a list"
-    for i, lane in enumerate(lanes):
-        is_lane = type(lane) is list and len(lane) == 2 and _is_count(lane[0]) and type(lane[1]) is list
-        if not is_lane or (lane[1] and not all(map(_is_lane_split, lane[1]))):
-            return f"lane {i} is {short_repr(lane)}, expected [root, [[draws, children, child], ...]]"
+    if not _is_count(lanes) or lanes > MAX_LANES:
+        return f"'lanes' is {short_repr(lanes)}, expected a count up to {MAX_LANES:,}"
     if not lanes:
         return ""
-    if state["pass"] is None and not fits_ranks(len(lanes), state["world"]):
-        return f"{len(lanes)} lanes are not a multiple of {state['world']} ranks"
+    if state["pass"] is None and not fits_ranks(lanes, state["world"]):
+        return f"{lanes} lanes are not a multiple of {state['world']} ranks"
     if state["pass"] is None and state["batches_drawn"] < state["first_batch"]:
         return (
             f"its lanes begin at batch {state['first_batch']} of all ranks, after batch {state['batches_drawn']}, "
@@ -159,31 +166,75 @@ def _find_lanes_error(state: LoaderState) -> str:
     return ""
 
 
+def _upgrade_lanes(state: LoaderState) -> LoaderState:
+    """A state of version 1 in the form of version 2. Raises StateMismatch for invalid lanes."""
+    lanes, cursors = state["lanes"], state["cursors"]
+    if not isinstance(lanes, list):
+        raise _damaged_error(f"'lanes' is {short_repr(lanes)}, expected a list")
+    bad = next((i for i, lane in enumerate(lanes) if not _is_origin(lane)), None)
+    if bad is not None:
+        raise _damaged_error(
+            f"lane {bad} is {short_repr(lanes[bad])}, expected [root, [[draws, children, child], ...]]"
+        )
+    seen: set[str] = set()
+    for i, lane in enumerate(lanes):
+        name = str(lane)
+        if name in seen:
+            raise _damaged_error(f"lane {i} is {short_repr(lane)}, which another lane is, too")
+        seen.add(name)
+    if lanes and isinstance(cursors, dict):
+        cursors = {
+            name: {**cursor, "origin": lanes[int(name)]}
+            if type(cursor) is dict
+            and _is_number_text(name)
+            and int(name) < len(lanes)
+            and lanes[int(name)] != [int(name), []]
+            else cursor
+            for name, cursor in cursors.items()
+        }
+    return {**state, "lanes": len(lanes), "cursors": cursors}
+
+
 def _find_cursors_error(state: LoaderState) -> str:
     cursors, lanes = state["cursors"], state["lanes"]
     if not isinstance(cursors, dict) or not all(_is_number_text(number) for number in cursors):
         return "'cursors' is not a JSON object whose keys are numbers"
     if not lanes:
-        return "" if _is_json(cursors) else "'cursors' contains a value that is not JSON"
+        return next((problem for each in cursors.values() if (problem := _find_range_error(each, state))), "")
     expected = set(state_lanes(state))
     present = {int(number) for number in cursors}
     if present != expected:
         whose = f"of rank {state['rank']} " if state["kind"] == "rank" else ""
         missing, unexpected = sorted(expected - present), sorted(present - expected)
         return f"lanes {missing} {whose}are missing" if missing else f"lanes {unexpected} are no lanes {whose}here"
+    origins: set[str] = set()
     for number, cursor in cursors.items():
-        problem = _find_cursor_error(cursor, lanes[int(number)], len(state["bans"]))
+        problem = _find_cursor_error(cursor, len(state["bans"]))
         if problem:
             return f"lane {number}: {problem}"
+        if "origin" in cursor:
+            origins.add(str(cursor["origin"]))
+    if origins and len(origins) < len(cursors):
+        return "some of its lanes have the same origin, or none"
     return ""
 
 
-def _find_cursor_error(cursor: Any, lane: Any, bans: int) -> str:
+def _find_range_error(cursor: Any, state: LoaderState) -> str:
+    """The problem of the cursor of a range of positions."""
+    if type(cursor) is not dict or not cursor.keys() >= {"emitted"} or not all(map(_is_count, cursor.values())):
+        return f"the cursor of a batch is {short_repr(cursor)}, expected counts of outputs and bans"
+    return "" if cursor.get("bans", 0) <= len(state["bans"]) else f"a batch began with {cursor['bans']} bans"
+
+
+def _find_cursor_error(cursor: Any, bans: int) -> str:
     if type(cursor) is not dict or not cursor.keys() >= _CURSOR:
         return f"its cursor is {short_repr(cursor)}, expected draws, stream, weight_history and bans"
-    levels = 1
-    for lane_split in lane[1]:
-        levels += lane_split[2] > 0
+    origin, levels = cursor.get("origin"), 1
+    if origin is not None:
+        if not _is_origin(origin) or not origin[1]:
+            return f"its origin is {short_repr(origin)}, expected [root, [[draws, children, child], ...]]"
+        for lane_split in origin[1]:
+            levels += lane_split[2] > 0
     history, bans_since = cursor["weight_history"], cursor["bans"]
     if not _is_count(cursor["draws"]):
         problem = f"'draws' is {short_repr(cursor['draws'])}, expected a count"
@@ -263,6 +314,13 @@ def _is_lane_split(value: Any) -> bool:
     return isinstance(value, list) and len(value) == 3 and all(map(_is_count, value)) and value[2] < value[1] > 1
 
 
+def _is_origin(value: Any) -> bool:
+    """Whether a value is [root, [[draws, children, child], ...]]."""
+    if type(value) is not list or len(value) != 2 or not _is_count(value[0]) or type(value[1]) is not list:
+        return False
+    return not value[1] or all(map(_is_lane_split, value[1]))
+
+
 def _is_ban(value: Any) -> bool:
     return isinstance(value, str) or (isinstance(value, list) and _are_pairs([value]))
 
@@ -291,7 +349,7 @@ def _is_json(value: Any) -> bool:
 
 
 def check_state(state: Any) -> LoaderState:
-    """The state, if it is valid. Cost: 40 µs with 8 lanes. Raises StateMismatch WDS502.
+    """The state, if it is valid, with the lanes of version 2. Cost: 60 µs with 8 lanes. Raises StateMismatch WDS502.
 
     Of `stream` only the types are checked: its layout belongs to the stages, which decode the addresses in it
     (`wdsctl.core.checkpoint.addresses`) when a lane is opened.
@@ -299,20 +357,26 @@ def check_state(state: Any) -> LoaderState:
     if not isinstance(state, dict) or type(state.get("version")) is not int:
         raise _state_error("not a state of a wdsctl loader", SAVE_HINT)
     version = state["version"]
+    if version < 1:
+        raise _damaged_error(f"'version' is {version}, expected 1 or more")
     if version > STATE_VERSION:
         message = (
             f"the state was saved by a newer wdsctl: it has version {version}, this one reads version {STATE_VERSION}"
         )
         raise _state_error(message, "upgrade wdsctl: `pip install -U wdsctl`")
-    missing = [field for field in STATE_FIELDS if field not in state]
+    fields = (*STATE_FIELDS, *DIGEST_FIELDS) if version > 1 else STATE_FIELDS
+    missing = [field for field in fields if field not in state]
     if missing:
         raise _state_error(f"the state is truncated: it lacks {shorten_list(missing)}", SAVE_HINT)
-    problem = find_state_error(state)
+    known: LoaderState = _upgrade_lanes(state) if version == 1 else state
+    problem = find_state_error(known) or (find_digest_error(state) if version > 1 else "")
     if problem:
-        raise _state_error(
-            f"the state is damaged: {problem}", f"{SAVE_HINT} on this rank, not the state of another rank"
-        )
-    return state
+        raise _damaged_error(problem)
+    return known
+
+
+def _damaged_error(problem: str) -> StateMismatch:
+    return _state_error(f"the state is damaged: {problem}", f"{SAVE_HINT} on this rank, not the state of another rank")
 
 
 def merge_states(states: Sequence[LoaderState]) -> LoaderState:
@@ -326,9 +390,7 @@ def merge_states(states: Sequence[LoaderState]) -> LoaderState:
     """
     if not states:
         raise _merge_error("no states to merge")
-    for state in states:
-        check_state(state)
-    ordered = sorted(states, key=lambda state: int(state["rank"]))
+    ordered = sorted(map(check_state, states), key=lambda state: int(state["rank"]))
     first = ordered[0]
     if len(ordered) == 1 and first["kind"] == "world":
         return first
@@ -345,17 +407,20 @@ def merge_states(states: Sequence[LoaderState]) -> LoaderState:
     else:
         drawn, cursors = _merge_batches(ordered)
     failures = [state.get("failures") for state in ordered]
-    return {
-        **first,
-        **({"failures": failures} if any(failures) else {}),
-        "kind": "world",
-        "rank": -1,
-        "generations": _newest_generations(ordered),
-        "batches_drawn": drawn,
-        "batches_handed_out": max(state["batches_handed_out"] for state in ordered),
-        "end": END_OPEN if any(_is_open(state) for state in ordered) else END_PASSED,
-        "cursors": dict(sorted(cursors.items(), key=lambda item: int(item[0]))),
-    }
+    return add_digests(
+        {
+            **first,
+            **({"failures": failures} if any(failures) else {}),
+            "version": STATE_VERSION,
+            "kind": "world",
+            "rank": -1,
+            "generations": _newest_generations(ordered),
+            "batches_drawn": drawn,
+            "batches_handed_out": max(state["batches_handed_out"] for state in ordered),
+            "end": END_OPEN if any(_is_open(state) for state in ordered) else END_PASSED,
+            "cursors": dict(sorted(cursors.items(), key=lambda item: int(item[0]))),
+        }
+    )
 
 
 def is_part_of(state: LoaderState, merged: LoaderState) -> bool:

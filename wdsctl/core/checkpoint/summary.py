@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from wdsctl.core.checkpoint.addresses import pending_addresses
-from wdsctl.core.checkpoint.state import END_PASSED, SAVE_HINT, LoaderState, describe_differences
+from wdsctl.core.checkpoint.state import (
+    END_PASSED,
+    SAVE_HINT,
+    LoaderState,
+    describe_differences,
+    lane_origin,
+    state_lanes,
+)
 from wdsctl.core.errors import StateMismatch
 
 BASE_BYTES, LANE_BYTES, SOURCE_BYTES, PENDING_BYTES = 1024, 256, 16, 8  # the size budget of a state
@@ -76,7 +83,7 @@ def summarize_state(state: LoaderState) -> StateFacts:
     sources = len(order["sources"]) if isinstance(order.get("sources"), list) else len(state["generations"])
     draws = sum(cursor.get("draws", 0) for cursor in cursors.values())
     pending = sum(_count_pending(lane, cursor.get("stream")) for lane, cursor in cursors.items())
-    lanes = len(state["lanes"])
+    lanes = state["lanes"]
     samples, epochs = order.get("samples"), None
     if len(cursors) == lanes and sources == 1 and isinstance(samples, int) and samples and draws:
         epochs = draws / samples
@@ -87,7 +94,7 @@ def summarize_state(state: LoaderState) -> StateFacts:
         pass_number=state["pass"],
         is_over=state["end"] == END_PASSED,
         lanes=lanes,
-        roots=len({lane[0] for lane in state["lanes"]}),
+        roots=len({lane_origin(state, lane)[0] for lane in state_lanes(state)}),
         sources=sources,
         generations=tuple(state["generations"]),
         draws=draws,
@@ -95,7 +102,7 @@ def summarize_state(state: LoaderState) -> StateFacts:
         pending=pending,
         bans=sum(map(len, state["bans"])),
         size_bytes=len(json.dumps(state, separators=(",", ":")).encode()),
-        budget_bytes=BASE_BYTES + LANE_BYTES * lanes + SOURCE_BYTES * sources + PENDING_BYTES * pending,
+        budget_bytes=BASE_BYTES + LANE_BYTES * len(cursors) + SOURCE_BYTES * sources + PENDING_BYTES * pending,
         order=dict(order),
         recipe=state["plan"]["recipe"],
         stages=tuple(state["plan"]["stages"]),
@@ -138,7 +145,8 @@ def _run_facts(state: LoaderState) -> dict[str, Any]:
         "batches_handed_out": state["batches_handed_out"],
         "end": state["end"],
         "first_batch": state["first_batch"],
-        "lanes": [json.dumps(lane) for lane in state["lanes"]],
+        "lanes": state["lanes"],
+        "origins": [json.dumps(lane_origin(state, lane)) for lane in state_lanes(state)],
     }
 
 

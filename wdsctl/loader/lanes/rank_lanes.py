@@ -53,6 +53,9 @@ class Lane:
         return (self.root, *(part for branch in branches for part in branch))
 
 
+UNKNOWN_LANE = Lane(-1)  # of another rank, in a job that was resumed from the state of one rank
+
+
 @dataclass(frozen=True, slots=True)
 class LaneLayout:
     """`lanes` in the order of their turns. The first lane has its first turn at world batch `first_batch`."""

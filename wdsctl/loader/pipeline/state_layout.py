@@ -8,9 +8,12 @@ other options, would repeat or lose samples.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
+from wdsctl.core.checkpoint.state import MAX_COUNT, SAVE_HINT
 from wdsctl.core.errors import StateMismatch, join_indented
+from wdsctl.core.text import short_repr
 
 LAYOUT_STAGES = ("pack", "group")
 MISMATCH_MESSAGES = {
@@ -49,6 +52,63 @@ def check_state_layout(saved: Sequence[str], current: Sequence[str], lane_states
             was, is_here = before.get(stage, "none"), now.get(stage, "none")
             difference = f"{stage}: {was} in the state, {is_here} here"
             raise StateMismatch(join_indented(f"{MISMATCH_MESSAGES[stage]}:", difference), hint=RESUME_HINT)
+
+
+def check_lane_states(state: Mapping[str, Any], segments: int) -> None:
+    """Raise StateMismatch WDS502 for positions of lanes that contradict each other, or the plan of the state.
+
+    `segments`: of the history of the weights.
+    """
+    first_lanes = state["plan"]["order"]["lanes"]
+    has_splits = any("origin" in cursor for cursor in state["cursors"].values())
+    if state["lanes"] != first_lanes and not has_splits:
+        raise _damaged_error(f"it has {state['lanes']} lanes, but its plan has {first_lanes}")
+    for lane, cursor in state["cursors"].items():
+        problem = (
+            _find_origin_error(cursor, first_lanes)
+            or _find_history_error(cursor["weight_history"], cursor["draws"], segments)
+            or _find_stream_error(cursor["stream"], cursor["draws"])
+        )
+        if problem:
+            raise _damaged_error(f"lane {lane}: {problem}")
+
+
+def _damaged_error(problem: str) -> StateMismatch:
+    return StateMismatch(f"the state is damaged: {problem}", hint=SAVE_HINT, code="WDS502")
+
+
+def _find_origin_error(cursor: Mapping[str, Any], first_lanes: int) -> str:
+    root = cursor.get("origin", [0, []])[0]
+    return "" if root < first_lanes else f"its root is {root} of {first_lanes}"
+
+
+def _find_history_error(history: Sequence[Sequence[Sequence[int]]], draws: int, segments: int) -> str:
+    """Segments and draws ascend, and the first segment of each level begins at draw 0."""
+    for level in history:
+        numbers, begins = zip(*level, strict=True)
+        is_ascending = all(low < high for each in (numbers, begins) for low, high in pairwise(each))
+        if begins[0] or not is_ascending or numbers[-1] >= segments:
+            return f"'weight_history' has {short_repr(level)}, of {segments} segments of the weights"
+    last = history[-1][-1][1]
+    return "" if last <= draws else f"a segment of the weights begins at draw {last} of {draws}"
+
+
+def _find_stream_error(stream: Mapping[str, Any], draws: int) -> str:
+    """The position of the stage that reads samples is the number of draws, unless a later stage has work under way that
+    began before."""
+    position: Any = stream
+    is_current = not _field(stream, "emitted")
+    while isinstance(position, Mapping):
+        counts = [value for value in position.values() if not isinstance(value, (str, list, Mapping))]
+        if any(type(value) is not int or not 0 <= value < MAX_COUNT for value in counts):
+            return f"a stage has the position {short_repr(dict(position))}, expected counts"
+        is_current &= not (_field(position, "packs") or _field(position, "emitted")) or "until" in position
+        position = position.get("until", position.get("upstream"))
+    if not isinstance(position, list) or [type(each) for each in position] != [int, int]:
+        return f"the position of its samples is {short_repr(position)}, expected [draw, step]"
+    draw, step = position
+    is_valid = draw + (step > 0) == draws if is_current else draw <= draws
+    return "" if is_valid and min(position) >= 0 else f"its samples are at draw {draw}, and its references at {draws}"
 
 
 def _split_entry(text: str) -> tuple[str, str]:

@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from wdsctl.core.blend import BlendComponent as ArmPlan
+from wdsctl.core.errors import StateMismatch
 from wdsctl.core.hashing import derive_seed
 from wdsctl.core.storage.storage import is_any_remote
 from wdsctl.loader.order.shuffle import UNSHUFFLED, ShuffledOrder, slice_size
@@ -68,6 +69,11 @@ def choose_order_sizes(
         slice_samples = REMOTE_SLICE_SAMPLES if is_remote else LOCAL_SLICE_SAMPLES
     if saved_order is not None:
         turns, max_batch_samples = run_length_decode(saved_order["turn_samples"]), saved_order["max_batch_samples"]
+        if len(turns) != len(weights):
+            raise StateMismatch(
+                f"the blend of the state has {len(turns)} entries, but this blend has {len(weights)}",
+                hint="resume with the blend of the run that saved the state",
+            )
     else:
         is_counted = is_count_preserving(dataset)
         max_batch_samples = dataset.batch_size or 1 if is_counted else 1

@@ -24,7 +24,7 @@ from wdsctl.loader.plan.component_orders import (
 from wdsctl.loader.plan.components import Component, SourceRange, open_source_ranges
 from wdsctl.loader.plan.growth import add_past_versions, past_versions_to_facts, read_past_versions
 from wdsctl.loader.plan.open_sources import FileStamp, SourceOpener
-from wdsctl.loader.plan.order_facts import order_facts
+from wdsctl.loader.plan.order_facts import checked_order_facts, order_facts
 from wdsctl.loader.plan.weights import blend_weights, sample_weights, saved_edits, used_entries
 from wdsctl.loader.reading.source import SplitSource
 from wdsctl.loader.recipe.dataset import BaseDataset, TrainDataset, read_blend_plan
@@ -98,7 +98,7 @@ def open_blend(
     data is the same. Raises what `wdsctl.core.blend.read_blend` and `SourceOpener` raise.
     """
     plan = read_blend_plan(dataset)
-    saved_order = None if saved is None else saved["plan"]["order"]
+    saved_order = None if saved is None else checked_order_facts(saved["plan"]["order"])
     edits = saved_edits(saved_order, len(plan.components))
     used, known_count = used_entries(plan, edits, saved_order, may_add_entries=new_weights_from is not None)
     entry_numbers = [i for each in used for i in each]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from wdsctl.core.checkpoint.state import MAX_COUNT, SAVE_HINT
+from wdsctl.core.errors import StateMismatch
+from wdsctl.core.text import short_repr
 from wdsctl.loader.order.shuffle import ORDER_VERSION, UNSHUFFLED
 from wdsctl.loader.plan.component_orders import OrderSizes
 from wdsctl.loader.plan.components import Component, component_digest
-from wdsctl.loader.plan.weights import run_length_encode
+from wdsctl.loader.plan.weights import is_run_length_text, run_length_encode
 from wdsctl.loader.reading.source import SplitSource
 from wdsctl.loader.recipe.dataset import BaseDataset, ValDataset
 from wdsctl.loader.runtime.identity import value_digest
@@ -49,6 +52,57 @@ def order_facts(
         digests = [source.column_digest(name) for source in sources if not source.is_member for name in columns]
         facts["columns"] = value_digest(digests)[:16]
     return facts
+
+
+def checked_order_facts(facts: dict[str, Any]) -> dict[str, Any]:
+    """The facts of a state, from which the loader takes sizes, seeds, weights and past versions. Raises StateMismatch
+    WDS502 for facts that no plan has."""
+    sources = facts.get("sources")
+    found = [name for name in _SIZE_FACTS if name in facts and not _is_count(facts[name], 1)]
+    found += [name for name, is_valid in _FACT_CHECKS.items() if name in facts and not is_valid(facts[name])]
+    if not isinstance(sources, list) or not all(isinstance(each, str) for each in sources):
+        found.append("sources")
+    elif any(
+        each[0] >= len(sources)
+        for name in ("past_versions", "seeds")
+        if name not in found
+        for each in facts.get(name, [])
+    ):
+        found.append("past_versions or seeds")
+    missing = [name for name in (*_SIZE_FACTS, "turn_samples") if name not in facts]
+    if found or missing:
+        name = (found or missing)[0]
+        problem = f"{name!r} is {short_repr(facts.get(name))}" if name in facts else f"it lacks {name!r}"
+        raise StateMismatch(
+            f"the state is damaged: the plan's order is invalid: {problem}", hint=SAVE_HINT, code="WDS502"
+        )
+    return facts
+
+
+def _is_count(value: Any, least: int = 0) -> bool:
+    return type(value) is int and least <= value < MAX_COUNT
+
+
+def _are_rows(value: Any, is_valid: Callable[[list[Any]], bool], width: int) -> bool:
+    """Whether a value is a list of lists of this width that are valid."""
+    return isinstance(value, list) and all(type(row) is list and len(row) == width and is_valid(row) for row in value)
+
+
+def _is_past_version(row: list[Any]) -> bool:
+    component, end, samples, seed, digest, shards = row
+    is_valid = _is_count(component) and _is_count(end, 1) and _is_count(samples, 1) and type(seed) is int
+    return is_valid and isinstance(digest, str) and isinstance(shards, list) and all(map(_is_count, shards))
+
+
+_SIZE_FACTS = ("lanes", "max_samples_per_sequence", "max_batch_samples")
+_FACT_CHECKS: dict[str, Callable[[Any], bool]] = {
+    "turn_samples": lambda value: is_run_length_text(value, 1),
+    "weights": lambda value: isinstance(value, str),
+    "weight_edits": lambda value: _are_rows(value, lambda row: _is_count(row[0]) and isinstance(row[1], str), 2),
+    "schedule_world_size": lambda value: _is_count(value, 1),
+    "seeds": lambda value: _are_rows(value, lambda row: _is_count(row[0]) and type(row[1]) is int, 2),
+    "past_versions": lambda value: _are_rows(value, _is_past_version, 6),
+}
 
 
 def _multiplier(components: Sequence[Component]) -> Any:

@@ -10,6 +10,7 @@ exact fractions of integers, so that every machine computes the same weights.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from itertools import groupby
@@ -74,6 +75,8 @@ def _sum_tokens(source_range: SourceRange, count: int) -> int:
     return total
 
 
+MAX_ENTRIES = 1 << 24  # of a blend in a state: a damaged text may have longer runs
+_RUN = re.compile(r"(\d{1,19})(?:x(\d{1,9}))?")
 MIN_RUN_LENGTH = 4  # equal weights in a row that are written as a run
 IntegerWeights = tuple[int, ...]
 IntegerWeightSchedule = tuple[
@@ -154,8 +157,19 @@ def run_length_encode(numbers: Sequence[int]) -> str:
 
 def run_length_decode(text: str) -> IntegerWeights:
     """The integers that `run_length_encode` wrote. Raises ValueError for any other text."""
+    if not is_run_length_text(text):
+        raise ValueError(f"{short_repr(text)} is not a list of counts")
     runs = (each.split("x") for each in text.split())
     return tuple(int(run[0]) for run in runs for _ in range(int(run[1]) if run[1:] else 1))
+
+
+def is_run_length_text(text: Any, least: int = 0) -> bool:
+    """Whether `run_length_encode` may have written a text, of integers from `least` up."""
+    if not isinstance(text, str) or not text.isascii():
+        return False
+    runs = [_RUN.fullmatch(each) for each in text.split()]
+    lengths = [int(run[2] or 1) if run and int(run[1]) >= least else 0 for run in runs]
+    return all(lengths) and 0 < sum(lengths) <= MAX_ENTRIES
 
 
 def saved_edits(saved_order: dict[str, Any] | None, entry_count: int) -> ScheduleEdits:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from wdsctl.core.checkpoint.digests import seal_state
 from wdsctl.core.checkpoint.state import (
     END_OPEN,
     END_PASSED,
@@ -12,7 +13,6 @@ from wdsctl.core.checkpoint.state import (
     STATE_VERSION,
     LoaderState,
     check_state,
-    copy_json,
     merge_states,
 )
 from wdsctl.core.errors import StateMismatch
@@ -44,32 +44,34 @@ def build_rank_state(
     batches_handed_out: int,
     end: str,
     first_batch: int,
-    lanes: Sequence[Any],
+    lanes: int,
     lane_states: Mapping[int, LoaderState],
     bans: Sequence[Any],
     failures: Mapping[str, Any] | None,
 ) -> LoaderState:
     """The state of one rank, made of copies, so that callers may change what they get.
 
-    `lanes`: [root, [[draws, children, child], ...]] of every lane of the job. `lane_states`: of the rank's own lanes.
+    `lanes`: the number of lanes of the job. `lane_states`: of the rank's own lanes, with their origins.
     """
-    return {
-        "version": STATE_VERSION,
-        "kind": "rank",
-        "rank": workers.rank,
-        "world": workers.world_size,
-        "plan": copy_json(plan),
-        "generations": list(generations),
-        "batches_drawn": batches_drawn,
-        "pass": pass_number,
-        "batches_handed_out": batches_handed_out,
-        "end": end,
-        "first_batch": first_batch,
-        "lanes": copy_json(lanes),
-        "cursors": {str(number): copy_json(cursor) for number, cursor in lane_states.items()},
-        "bans": copy_json(bans),
-        **({} if failures is None else {"failures": failures}),
-    }
+    return seal_state(
+        {
+            "version": STATE_VERSION,
+            "kind": "rank",
+            "rank": workers.rank,
+            "world": workers.world_size,
+            "plan": plan,
+            "generations": generations,
+            "batches_drawn": batches_drawn,
+            "pass": pass_number,
+            "batches_handed_out": batches_handed_out,
+            "end": end,
+            "first_batch": first_batch,
+            "lanes": lanes,
+            "cursors": {str(number): cursor for number, cursor in lane_states.items()},
+            "bans": bans,
+            **({} if failures is None else {"failures": failures}),
+        }
+    )
 
 
 def failures_of_rank(state: LoaderState, rank: int) -> Mapping[str, Any]:
@@ -90,12 +92,13 @@ def state_for_rank(
 ) -> LoaderState:
     """The state from which a rank resumes: its own if the world size is unchanged, otherwise the merged state."""
     if isinstance(state, (list, tuple)):
-        states, state = state, merge_states(state)
+        states, state = [check_state(each) for each in state], merge_states(state)
         # If the world size is unchanged, each rank continues at its own position in the pass of the world.
         own = [each for each in states if (each["rank"], each["world"]) == (rank, world)]
         if own:
             state = {**state, **{key: own[0][key] for key in ("batches_drawn", "batches_handed_out")}}
-    state = check_state(state)
+    else:
+        state = check_state(state)
     if state["kind"] == "rank" and state["world"] == 1 and world > 1:
         state = merge_states([state])  # the state of the only rank is that of the whole job
     if (state["pass"] is None) != (stream_kind == "training"):

@@ -15,6 +15,7 @@ from typing import Any
 from wdsctl.core.errors import StateMismatch
 from wdsctl.core.lanes import fits_ranks
 from wdsctl.loader.lanes.rank_lanes import (
+    UNKNOWN_LANE,
     Lane,
     LaneLayout,
     LaneSplit,
@@ -26,7 +27,7 @@ from wdsctl.loader.lanes.rank_lanes import (
     split_lanes,
 )
 from wdsctl.loader.pipeline.batches import END
-from wdsctl.loader.pipeline.state_layout import check_state_layout
+from wdsctl.loader.pipeline.state_layout import check_lane_states, check_state_layout
 from wdsctl.loader.plan.bans import Bans
 from wdsctl.loader.plan.open_blend import OpenBlend
 from wdsctl.loader.plan.plan import LoaderPlan
@@ -97,15 +98,16 @@ class LaneTurns:
         batches_per_turn = self._count_batches_per_turn(known, saved["plan"])
         known = known.with_batch_size(dataset.batch_size, batches_per_turn)
         known.check(saved["plan"], strict=strict, adopts_weights=adopts_weights)
+        check_lane_states(saved, len(streams.mixtures))
         check_state_layout(saved["plan"]["stages"], self.pipeline.state_layout, saved["cursors"].values())
-        lanes = tuple(Lane(root, tuple(LaneSplit(*split) for split in splits)) for root, splits in saved["lanes"])
         # A copy: the caller may keep, change or share its state.
         cursors: dict[str, LoaderState] = json.loads(json.dumps(saved["cursors"]))
         states = {int(lane): cursor for lane, cursor in cursors.items()}
+        origins = {lane: cursor.pop("origin", [lane, []]) for lane, cursor in states.items()}
         turns = {lane: cursor.pop("turns", 0) for lane, cursor in states.items()}
         samples = {lane: cursor.pop("handed_out") for lane, cursor in states.items() if "handed_out" in cursor}
         position = LanePosition(
-            LaneLayout(saved["first_batch"], lanes),
+            LaneLayout(saved["first_batch"], _restore_lanes(saved["lanes"], origins)),
             states,
             turns,
             batches_per_turn=batches_per_turn,
@@ -252,6 +254,8 @@ class LaneTurns:
         runner = LaneRunner(self.pipeline, layout, {})
         own = self._turns.taken
         for lane in sorted(range(len(layout.lanes)), key=lambda lane: (lane not in own, lane)):
+            if layout.lanes[lane] == UNKNOWN_LANE:
+                continue
             batch = runner.run_task(LaneTask(lane, layout.first_batch + lane)).batch
             if batch is not END:
                 return batch
@@ -263,12 +267,16 @@ class LaneTurns:
         states = {lane: position.states.get(lane, initial) for lane in sorted(position.turns)}
         if not self._is_endless:
             states = {lane: {**state, "turns": position.turns[lane]} for lane, state in states.items()}
+        lanes = position.layout.lanes
+        for lane in states:
+            if lanes[lane].splits:
+                states[lane] = {**states[lane], "origin": [lanes[lane].root, [*map(list, lanes[lane].splits)]]}
         for lane, batches in position.handed_out.items():
             states[lane] = {**states[lane], "handed_out": batches * (self._dataset.batch_size or 1)}
         return {
             "plan": {**self.loader_plan.to_state(), "stages": self.pipeline.state_layout},
             "first_batch": position.layout.first_batch,
-            "lanes": [[lane.root, [list(split) for split in lane.splits]] for lane in position.layout.lanes],
+            "lanes": len(lanes),
             "lane_states": states,
         }
 
@@ -318,6 +326,14 @@ class LaneTurns:
             raise _within_turn_error("another number of ranks, which splits its lanes")
         number = progress.batches_drawn if self._is_endless else next_batch_number(position.layout, position.turns)
         return split_lanes_over_ranks(world, position, self._initial_lane_state(), number)
+
+
+def _restore_lanes(count: int, origins: Mapping[int, list[Any]]) -> tuple[Lane, ...]:
+    """The lanes of a job. Once lanes have been split, a rank knows only its own."""
+    known = {lane: Lane(root, tuple(LaneSplit(*split) for split in splits)) for lane, (root, splits) in origins.items()}
+    if any(lane.splits for lane in known.values()):
+        return tuple(known.get(lane, UNKNOWN_LANE) for lane in range(count))
+    return tuple(map(Lane, range(count)))
 
 
 def _within_turn_error(changed: str) -> StateMismatch:

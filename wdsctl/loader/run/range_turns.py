@@ -179,6 +179,6 @@ class RangeTurns:
         return {
             "plan": {**self.loader_plan.to_state(), "stages": []},
             "first_batch": 0,
-            "lanes": [],
+            "lanes": 0,
             "lane_states": {number: {"emitted": emitted, "bans": bans} for number, (emitted, bans) in ranges},
         }
