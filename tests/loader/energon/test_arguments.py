@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import pickle
+import warnings
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,9 @@ from wdsctl.core.errors import InputError, UsageError
 from wdsctl.loader import open_store
 from wdsctl.loader.energon import (
     DefaultTaskEncoder,
+    LimitDataset,
     NoCachePool,
+    RepeatDataset,
     SampleDecoder,
     TaskEncoder,
     WorkerConfig,
@@ -64,6 +67,21 @@ def test_handler_receives_exception_of_hook(path: str) -> None:
     assert [(str(error), sample["__key__"][-1]) for error, sample in three] == [("three", "3")] * len(three)
     assert [(str(error), key["__key__"]) for error, key in two] == [("three", each["__key__"]) for _, each in three]
     assert isinstance(three[0][0], ValueError)
+
+
+@pytest.mark.parametrize("argument", [{"handler": print}, {"image_decode": "pil"}, {"auto_decode": False}, {}])
+def test_deprecated_dataset_arguments_leave_worker_config_equal(path: str, argument: dict[str, Any]) -> None:
+    """Programs pass one WorkerConfig to the dataset, its wrappers and the loader."""
+    workers = WorkerConfig(rank=0, world_size=1)
+    options: dict[str, Any] = {"batch_size": 2, "task_encoder": None, "worker_config": workers, **argument}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        train = get_train_dataset(path, virtual_epoch_length=3, **options)
+        validations = [dataset for dataset, _ in get_val_datasets(path, **options)]
+
+    limited = LimitDataset(RepeatDataset(validations[0], worker_config=workers), length=5, worker_config=workers)
+    assert len(list(get_savable_loader(train, worker_config=workers))) == 3
+    assert len(list(get_loader(limited, worker_config=workers))) == 5
 
 
 def test_dataset_decode_arguments_configure_sample_decoder(path: str) -> None:

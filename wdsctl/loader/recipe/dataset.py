@@ -31,7 +31,7 @@ from wdsctl.loader.recipe.arguments import (
 )
 from wdsctl.loader.recipe.task_encoder import is_overridden
 from wdsctl.loader.recipe.worker_config import WorkerConfig
-from wdsctl.loader.runtime.failures import ChangedShardsMode
+from wdsctl.loader.runtime.failures import ChangedShardsMode, ErrorHandler
 from wdsctl.loader.stores.cache import CachePool
 from wdsctl.loader.windows.windows import TOLERANCE_S, DeltaTimestamps
 
@@ -80,6 +80,7 @@ class BaseDataset:
     delta_timestamps: DeltaTimestamps | None = None  # seconds by feature
     tolerance_s: float = TOLERANCE_S
     shard_cache: ShardCache | None = None  # for slices of datasets at URLs; passed to the loader
+    error_handler: ErrorHandler | None = None  # in the place of the WorkerConfig's global_error_handler
     changed_shards: ChangedShardsMode | None = None  # None: "error" when a state is resumed; else skip, up to a limit
 
     def __bool__(self) -> bool:

@@ -67,7 +67,7 @@ def build_pipeline(dataset: BaseDataset, streams: OpenBlend, bans: Bans, pass_nu
         group=group,
         batch=batch,
         bulk=bulk,
-        error_handler=dataset.worker_config.global_error_handler,
+        error_handler=dataset.error_handler or dataset.worker_config.global_error_handler,
         bans=bans,
         drop_last=dataset.batch_drop_last,
         segment_starts=streams.begin_batches,

@@ -15,7 +15,6 @@ from wdsctl.loader.recipe import dataset as recipe
 from wdsctl.loader.recipe.arguments import DatasetPath
 from wdsctl.loader.recipe.dataset import TrainDataset, ValDataset
 from wdsctl.loader.recipe.task_encoder import DefaultTaskEncoder
-from wdsctl.loader.recipe.worker_config import WorkerConfig
 
 __all__ = ["get_train_dataset", "get_val_dataset", "get_val_datasets"]
 
@@ -33,42 +32,43 @@ def get_train_dataset(path: DatasetPath, **options: Any) -> TrainDataset:
     `auto_decode=False`: parts stay bytes. `image_decode`, `av_decode`, `video_decode_audio`, `guess_content`: options
     of the SampleDecoder; the task encoder must not have another one. `cache_pool`: for cookers with `need_cache`.
     """
-    current, cache_pool = _translate_options(options)
-    return replace(recipe.get_train_dataset(path, **current), cache_pool=cache_pool)
+    current, changes = _translate_options(options)
+    return replace(recipe.get_train_dataset(path, **current), **changes)
 
 
 def get_val_dataset(path: DatasetPath, **options: Any) -> ValDataset:
     """`wdsctl.loader.get_val_dataset`, with the same further arguments as `get_train_dataset`."""
-    current, cache_pool = _translate_options(options, without=("parallel_shard_iters",))
-    return replace(recipe.get_val_dataset(path, **current), cache_pool=cache_pool)
+    current, changes = _translate_options(options, without=("parallel_shard_iters",))
+    return replace(recipe.get_val_dataset(path, **current), **changes)
 
 
 def get_val_datasets(path: DatasetPath, **options: Any) -> list[tuple[ValDataset, Any]]:
     """`wdsctl.loader.get_val_datasets`, with the same further arguments as `get_train_dataset`."""
-    current, cache_pool = _translate_options(options, without=("parallel_shard_iters",))
-    return [
-        (replace(dataset, cache_pool=cache_pool), reference)
-        for dataset, reference in recipe.get_val_datasets(path, **current)
-    ]
+    current, changes = _translate_options(options, without=("parallel_shard_iters",))
+    return [(replace(dataset, **changes), reference) for dataset, reference in recipe.get_val_datasets(path, **current)]
 
 
-def _translate_options(options: dict[str, Any], without: tuple[str, ...] = ()) -> tuple[dict[str, Any], Any]:
-    """The options of wdsctl's functions, and the cache pool. `without`: options that have no effect there."""
+def _translate_options(options: dict[str, Any], without: tuple[str, ...] = ()) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The options of wdsctl's functions, and fields of the dataset that have no option. `without`: options that have
+    no effect there.
+
+    The WorkerConfig stays as it is, because programs pass it to the loader and to wrappers, too, which compare it.
+    """
     current = {name: value for name, value in options.items() if name not in {*LEGACY_ARGUMENTS, *without}}
     used = [name for name in LEGACY_ARGUMENTS if name in options and name != "cache_pool"]
+    changes = {"cache_pool": options.get("cache_pool")}
     if not used:
-        return current, options.get("cache_pool")
+        return current, changes
     replacements = "WorkerConfig(global_error_handler=...) and `decoder` of the task encoder replace them"
     warnings.warn(f"Energon has deprecated these arguments: {', '.join(used)}; {replacements}", stacklevel=3)
     if options.get("handler") is not None:
-        workers = options.get("worker_config") or WorkerConfig()
-        current["worker_config"] = replace(workers, global_error_handler=_LegacyHandler(options["handler"]))
+        changes["error_handler"] = _LegacyHandler(options["handler"])
     decoding = {name: options[name] for name in DECODER_OPTIONS if name in options}
     if not options.get("auto_decode", True):
         current["task_encoder"] = _with_decoder(options.get("task_encoder"), None)
     elif decoding:
         current["task_encoder"] = _with_decoder(options.get("task_encoder"), SampleDecoder(**decoding))
-    return current, options.get("cache_pool")
+    return current, changes
 
 
 def _with_decoder(encoder: Any, decoder: SampleDecoder | None) -> Any:
