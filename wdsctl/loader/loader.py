@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from inspect import signature
 from threading import RLock
-from types import TracebackType
+from types import GenericAlias, TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from wdsctl.core.checkpoint.state import copy_json
@@ -54,6 +54,10 @@ class Loader:
     Threads that draw from one loader share its batches: each batch goes to one of them. A process that is forked from
     the one that opened the loader cannot draw from it (LoaderError WDS517).
     """
+
+    def __class_getitem__(cls, item: Any) -> GenericAlias:
+        """`Loader[Batch]`, for annotations."""
+        return GenericAlias(cls, item)
 
     def __init__(
         self, dataset: BaseDataset, runtime_options: RuntimeOptions | None = None, *, pin_memory: bool = False

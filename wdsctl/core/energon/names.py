@@ -14,51 +14,97 @@ _BATCHES = "pass batch_size to get_train_dataset, and override batch or encode_b
 _PATH = "pass the path of the dataset to get_train_dataset or get_val_dataset"
 _TYPE = f"{_PATH}; `wdsctl prepare --sample-type` sets the type of its samples"
 _METADATASET = "pass the path of the metadataset, or the same as a mapping, to get_train_dataset or get_val_dataset"
+_MEDIA = "run `wdsctl index DATASET --media`, which reads the facts of all media"
+_COMMAND = "run the command of wdsctl: docs/energon.md lists them"
 _LAZY = "use `Lazy`: get_lazy and to_cache of a cache pool return objects of this type"
 
 #: What to write instead of each name.
 REPLACEMENTS = {
     "AVWebdatasetDecoder": "set decoder = SampleDecoder(av_decode=...) in the task encoder",
-    "BaseCoreDatasetFactory": _PATH,
-    "BaseWebdatasetFactory": f"{_PATH}; `wdsctl prepare` replaces prepare_dataset",
+    "BaseWrapperDataset": "override a hook of the task encoder",
     "BatchDataset": _BATCHES,
     "BlendDataset": _BLEND,
-    "CaptioningWebdataset": _TYPE,
     "CrudeJsonlDatasetFactory": _PATH,
     "CrudeWebdataset": f"{_PATH}; `wdsctl prepare --sample-type CrudeSample` makes its samples crude",
     "CustomTransform": "write the transform as a function of an image",
     "DatasetLoader": _METADATASET,
     "DatasetLoaderInterface": _METADATASET,
     "DefaultCrudeJsonlDatasetFactory": _PATH,
-    "DefaultDecoderWebdatasetFactory": _PATH,
-    "DefaultGenericWebdatasetFactory": _PATH,
     "DirectLazy": _LAZY,
     "FileCacheLazy": _LAZY,
     "FileStoreDecoder": "use a SampleDecoder: its `decoders` are functions for single formats",
     "GroupBatchDataset": "override batch_group_criterion in the task encoder",
-    "ImageClassificationWebdataset": _TYPE,
-    "ImageWebdataset": _TYPE,
-    "InterleavedWebdataset": _TYPE,
     "IterMapDataset": "make encode_sample or encode_batch of the task encoder a generator",
     "JoinedWebdatasetFactory": "write a join in a blend file",
     "LogSampleDataset": "pass trace=FOLDER to get_train_dataset, and read it with `wdsctl trace`",
+    "MediaFilterConfig": _MEDIA,
+    "MediaFilterStrategy": _MEDIA,
     "Metadataset": _METADATASET,
     "MetadatasetV2": _METADATASET,
     "MixBatchDataset": f"{_BLEND}; batch_group_criterion of the task encoder separates datasets in batches",
-    "MultiChoiceVQAWebdataset": _TYPE,
-    "OCRWebdataset": _TYPE,
     "PackingDataset": "pass packing=Packing(...), or packing_buffer_size, to get_train_dataset",
     "PrimaryFileStore": "mark the cooker with @cooker(need_primary=True), and use its argument `primary`",
     "ShuffleBufferDataset": "pass shuffle_buffer_size to get_train_dataset",
+    "Watchdog": "pass watchdog_timeout_seconds to get_loader",
+    "WatchdogDataset": "pass watchdog_timeout_seconds to get_loader",
+    "WebdatasetMeta": "`wdsctl inspect --json` prints counts of splits and shards",
+    "command": _COMMAND,
+    "command_info": _COMMAND,
+    "command_redist": _COMMAND,
+    "get_dataset_from_config": _PATH,
+    "load_dataset": _METADATASET,
+    "main": _COMMAND,
+    "prepare_filesystem_dataset": _MEDIA,
+    "prepare_media_command": _COMMAND,
+}
+
+#: Classes to derive from, which open no datasets -> what does.
+FACTORIES = {
+    "BaseCoreDatasetFactory": _PATH,
+    "BaseWebdatasetFactory": _PATH,
+    "CaptioningWebdataset": _TYPE,
+    "DefaultDecoderWebdatasetFactory": _PATH,
+    "DefaultGenericWebdatasetFactory": _PATH,
+    "ImageClassificationWebdataset": _TYPE,
+    "ImageWebdataset": _TYPE,
+    "InterleavedWebdataset": _TYPE,
+    "MultiChoiceVQAWebdataset": _TYPE,
+    "OCRWebdataset": _TYPE,
     "SimilarityInterleavedWebdataset": _TYPE,
     "StandardWebdatasetFactory": _PATH,
     "TextWebdataset": _TYPE,
     "VQAOCRWebdataset": _TYPE,
     "VQAWebdataset": _TYPE,
     "VidQAWebdataset": _TYPE,
-    "Watchdog": "pass watchdog_timeout_seconds to get_loader",
-    "WebdatasetMeta": "`wdsctl inspect --json` prints counts of splits and shards",
-    "load_dataset": _METADATASET,
+}
+
+#: Module below the package ("" is the package) -> modules below it that are the module itself under other names.
+SUBMODULES = {
+    module: tuple(names.split())
+    for module, names in {
+        "": "edataclass source_info",
+        "av": "av_data av_decoder",
+        "cache": "base file_cache_pool file_store no_cache",
+        "cli": "main",
+        "epathlib": "epath",
+        "flavors": """
+        base_dataset captioning crude image image_classification interleaved jsonl jsonl.crude_jsonl_dataset
+        multichoice_vqa ocr similarity_interleaved text vid_qa vqa vqa_and_ocr
+        """,
+        "flavors.webdataset": """
+        base_webdataset config default_decoder_webdataset default_generic_webdataset joined_webdataset metadata
+        sample_decoder standard_webdataset
+        """,
+        "media": "extractor filesystem_prepare metadata",
+        "metadataset": "dataset_loader loader loader_interface metadataset metadataset_v2",
+        "task_encoder": "cooking",
+        "tools": "analyze_debug checkpoint info lint prepare preview",
+        "wrappers": """
+        base batch_dataset blend_dataset concat_dataset epochize_dataset filter_dataset gc_dataset group_batch_dataset
+        iter_map_dataset limit_dataset log_sample_dataset map_dataset mix_batch_dataset packing_dataset repeat_dataset
+        shuffle_buffer_dataset watchdog_dataset
+        """,
+    }.items()
 }
 
 #: Module below the package ("" is the package) -> its names.
@@ -90,8 +136,14 @@ NAMES_BY_MODULE = {
         CachePool DecodeFileStore DirectLazy FileCacheLazy FileStore FileStoreCachePool FileStoreDecoder Lazy
         MockLazy NoCachePool PrimaryFileStore SystemFileStore
         """,
+        "cli": """
+        main prepare_media_command
+        """,
+        "dataset_config": """
+        get_dataset_from_config
+        """,
         "epathlib": """
-        EPath
+        DEFAULT_PROFILE_NAME EPath
         """,
         "errors": """
         FatalSampleError SkipSample log_exception reraise_exception
@@ -108,16 +160,18 @@ NAMES_BY_MODULE = {
         """,
         "flavors.webdataset": """
         AVData AVDecoder BaseWebdatasetFactory DefaultDecoderWebdatasetFactory DefaultGenericWebdatasetFactory
-        JoinedWebdatasetFactory SampleDecoder StandardWebdatasetFactory WebdatasetMeta
+        INDEX_SQLITE_FILENAME INDEX_UUID_FILENAME INFO_JSON_FILENAME INFO_YAML_FILENAME JoinedWebdatasetFactory
+        MAIN_FOLDER_NAME SPLIT_YAML_FILENAME SampleDecoder StandardWebdatasetFactory WebdatasetMeta
         """,
         "loader": """
         get_loader get_savable_loader
         """,
         "media": """
-        AVMetadata AudioFacts ImageMetadata VideoFacts
+        AVMetadata AudioFacts ImageMetadata MediaFilterConfig MediaFilterStrategy VideoFacts
+        prepare_filesystem_dataset
         """,
         "metadataset": """
-        DatasetLoader DatasetLoaderInterface Metadataset MetadatasetV2 load_dataset prepare_metadataset
+        DatasetBlendMode DatasetLoader DatasetLoaderInterface Metadataset MetadatasetV2 load_dataset prepare_metadataset
         traverse_metadataset
         """,
         "savable_loader": """
@@ -135,6 +189,9 @@ NAMES_BY_MODULE = {
         "task_encoder.loader": """
         get_train_dataset get_val_dataset get_val_datasets
         """,
+        "tools": """
+        command command_info command_redist
+        """,
         "transforms": """
         CustomTransform MergeTransform
         """,
@@ -145,9 +202,10 @@ NAMES_BY_MODULE = {
         WorkerConfig
         """,
         "wrappers": """
-        BatchDataset BlendDataset ConcatDataset EpochizeDataset FilterDataset GcDataset GroupBatchDataset
-        IterMapDataset LimitDataset LogSampleDataset MapDataset MixBatchDataset PackingDataset RepeatDataset
-        SavableDataset ShuffleBufferDataset concat_pad generic_concat homogeneous_concat_mix
+        BaseWrapperDataset BatchDataset BlendDataset ConcatDataset EpochizeDataset FilterDataset GcDataset
+        GroupBatchDataset IterMapDataset LimitDataset LogSampleDataset MapDataset MixBatchDataset PackingDataset
+        RepeatDataset SavableDataset ShuffleBufferDataset WatchdogDataset concat_pad generic_concat
+        homogeneous_concat_mix
         """,
     }.items()
 }

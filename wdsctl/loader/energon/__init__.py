@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from wdsctl.core.extras import require_packages
 from wdsctl.core.version import VERSION
+from wdsctl.loader.energon.submodules import publish_submodules
 
 if TYPE_CHECKING:
     from wdsctl.loader.batching.batch import Batch
@@ -223,6 +224,7 @@ _EXPORTS_BY_MODULE = {
     ),
 }
 __version__ = VERSION  # of wdsctl
+publish_submodules(__name__)
 _MODULE_OF = {name: module for module, names in _EXPORTS_BY_MODULE.items() for name in names}
 
 __all__ = [

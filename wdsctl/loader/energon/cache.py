@@ -9,6 +9,7 @@ from typing import Any
 from wdsctl.core.errors import UsageError
 from wdsctl.loader.decoding.decoder import SampleDecoder
 from wdsctl.loader.energon.replaced import replaced
+from wdsctl.loader.energon.submodules import publish_submodules
 from wdsctl.loader.stores import FileStore, open_store
 from wdsctl.loader.stores.cache import CachedValue, CachePool, Lazy, NoCachePool
 from wdsctl.loader.stores.disk_cache import FileStoreCachePool
@@ -69,3 +70,6 @@ class MockLazy(CachedValue):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return MockLazy, (self.fname, self.get_fn)
+
+
+publish_submodules(__name__)

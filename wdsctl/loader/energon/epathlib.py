@@ -13,8 +13,11 @@ from typing import IO, Any
 from wdsctl.core.errors import UsageError
 from wdsctl.core.storage.open import storage_for
 from wdsctl.core.urls import is_url, normalize_root, redact_secrets
+from wdsctl.loader.energon.submodules import publish_submodules
 
-__all__ = ["EPath"]
+__all__ = ["DEFAULT_PROFILE_NAME", "EPath"]
+
+DEFAULT_PROFILE_NAME = "default"  # of multi-storage-client: the local file system
 
 
 class EPath:
@@ -180,3 +183,6 @@ class EPath:
                 hint="use fsspec, or the client of the store, for this operation",
             )
         return Path(self._text)
+
+
+publish_submodules(__name__)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from enum import Enum
 from typing import Any
 
 from wdsctl.core.blend import DatasetReference, list_split_names, read_blend, traverse
 from wdsctl.loader.energon.replaced import replaced
+from wdsctl.loader.energon.submodules import publish_submodules
 
 __all__ = [
+    "DatasetBlendMode",
     "DatasetLoader",
     "DatasetLoaderInterface",
     "Metadataset",
@@ -18,6 +21,15 @@ __all__ = [
     "prepare_metadataset",
     "traverse_metadataset",
 ]
+
+
+class DatasetBlendMode(Enum):
+    """How the datasets of a metadataset are combined."""
+
+    NONE = "none"
+    DATASET_WEIGHT = "dataset_weight"
+    SAMPLE_REPETITIONS = "sample_repetitions"
+
 
 DatasetLoader = replaced("DatasetLoader")
 DatasetLoaderInterface = replaced("DatasetLoaderInterface")
@@ -49,3 +61,6 @@ def prepare_metadataset(path: str | os.PathLike[str] | Mapping[str, Any]) -> Non
 
 def _as_blend(path: str | os.PathLike[str] | Mapping[str, Any]) -> str | Mapping[str, Any]:
     return path if isinstance(path, Mapping) else os.fspath(path)
+
+
+publish_submodules(__name__)

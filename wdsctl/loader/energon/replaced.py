@@ -5,10 +5,14 @@ Energon's code often imports names for annotations only, so that an import must 
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from collections.abc import Callable
+from types import GenericAlias
+from typing import Any, NoReturn, TypeVar, cast
 
 from wdsctl.core.energon.names import REPLACEMENTS
 from wdsctl.core.errors import UsageError
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Replaced:
@@ -48,6 +52,17 @@ class Replaced:
 
     def _error(self) -> UsageError:
         return UsageError(f"wdsctl has no {self.__name__}", hint=self._replacement)
+
+
+def like_class(function: F) -> F:
+    """A function under the name of a class of Energon: it can be subscripted, and nothing is an instance of it."""
+
+    def call(_: type[Any], *arguments: Any, **options: Any) -> Any:
+        return function(*arguments, **options)
+
+    members = {"__new__": call, "__class_getitem__": classmethod(GenericAlias), "__doc__": function.__doc__}
+    kind: Any = type(function.__name__, (), {**members, "__module__": function.__module__})
+    return cast("F", kind)
 
 
 def replaced(name: str) -> Replaced:

@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from inspect import isgenerator
 from itertools import islice
+from types import GenericAlias
 from typing import Any, Generic, TypeVar
 
 import torch
 
 from wdsctl.core.errors import LoaderError, UsageError, require_int
-from wdsctl.loader.energon.replaced import replaced
+from wdsctl.loader.energon.replaced import like_class, replaced
+from wdsctl.loader.energon.submodules import publish_submodules
 from wdsctl.loader.loader import Loader
 from wdsctl.loader.recipe.arguments import AnyTaskEncoder
 from wdsctl.loader.recipe.dataset import BaseDataset, TrainDataset, ValDataset
@@ -26,6 +28,7 @@ from wdsctl.loader.recipe.worker_config import WorkerConfig
 from wdsctl.loader.runtime.failures import SkipSample
 
 __all__ = [
+    "BaseWrapperDataset",
     "BatchDataset",
     "BlendDataset",
     "ConcatDataset",
@@ -42,6 +45,7 @@ __all__ = [
     "RepeatDataset",
     "SavableDataset",
     "ShuffleBufferDataset",
+    "WatchdogDataset",
     "concat_pad",
     "generic_concat",
     "homogeneous_concat_mix",
@@ -54,8 +58,15 @@ class SavableDataset(ABC, Generic[T]):
     """Energon's base class of datasets, for annotations and `isinstance`: all datasets and wrappers here are one."""
 
 
+class _Subscriptable:
+    """A class that Energon's users subscript in annotations: `LimitDataset[Batch]`."""
+
+    def __class_getitem__(cls, item: Any) -> GenericAlias:
+        return GenericAlias(cls, item)
+
+
 @dataclass(frozen=True)
-class RepeatDataset:
+class RepeatDataset(_Subscriptable):
     """The passes of a dataset, one after the other: `repeats` of them, or without end."""
 
     dataset: AnyDataset
@@ -69,7 +80,7 @@ class RepeatDataset:
 
 
 @dataclass(frozen=True)
-class LimitDataset:
+class LimitDataset(_Subscriptable):
     """The first `length` batches per rank of a dataset, the same ones in every pass.
 
     `reset_after_epoch` has no effect: as in Energon 7.4, every pass begins with the first batch.
@@ -92,7 +103,7 @@ class LimitDataset:
 
 
 @dataclass(frozen=True, init=False)
-class ConcatDataset:
+class ConcatDataset(_Subscriptable):
     """The passes of several datasets, one after the other."""
 
     datasets: tuple[AnyDataset, ...]
@@ -115,11 +126,14 @@ LogSampleDataset = replaced("LogSampleDataset")
 MixBatchDataset = replaced("MixBatchDataset")
 PackingDataset = replaced("PackingDataset")
 ShuffleBufferDataset = replaced("ShuffleBufferDataset")
+WatchdogDataset = replaced("WatchdogDataset")
+BaseWrapperDataset = replaced("BaseWrapperDataset")
 
 for _kind in (BaseDataset, RepeatDataset, LimitDataset, ConcatDataset):
     SavableDataset.register(_kind)
 
 
+@like_class
 def EpochizeDataset(  # noqa: N802 - Energon's name
     dataset: BaseDataset, length: int, worker_config: WorkerConfig | None = None
 ) -> TrainDataset:
@@ -134,6 +148,7 @@ def EpochizeDataset(  # noqa: N802 - Energon's name
     return replace(dataset, virtual_epoch_length=require_int("length", length))
 
 
+@like_class
 def GcDataset(  # noqa: N802 - Energon's name
     dataset: AnyDataset,
     *,
@@ -146,6 +161,7 @@ def GcDataset(  # noqa: N802 - Energon's name
     return dataset
 
 
+@like_class
 def MapDataset(  # noqa: N802 - Energon's name
     dataset: BaseDataset,
     map_fn: Callable[[Any], Any],
@@ -166,6 +182,7 @@ def MapDataset(  # noqa: N802 - Energon's name
     return replace(dataset, task_encoder=encoder)
 
 
+@like_class
 def FilterDataset(  # noqa: N802 - Energon's name
     dataset: BaseDataset,
     *,
@@ -422,3 +439,6 @@ def homogeneous_concat_mix(samples: Sequence[Any]) -> Any:
     if len({type(each) for each in samples}) > 1:
         raise UsageError(f"the batches have several types: {', '.join(types)}", hint="join batches of one type")
     return generic_concat(samples)
+
+
+publish_submodules(__name__)

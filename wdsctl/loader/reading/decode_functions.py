@@ -15,6 +15,7 @@ from wdsctl.loader.decoding.memory import BatchMemory
 from wdsctl.loader.decoding.parts import decode_raw
 from wdsctl.loader.reading.label_geometry import decode_with_size, is_upright, must_shrink_labels, shrink_labels
 from wdsctl.loader.reading.layout import CompiledLayout, DecodeFunction, compile_layout
+from wdsctl.loader.samples import find_sample_factory
 
 
 class DecodeFunctions:
@@ -38,7 +39,8 @@ class DecodeFunctions:
     def layout(self, names: Sequence[str], config: DatasetConfig, where: str) -> CompiledLayout:
         """`compile_layout`, once for all sources with the same parts and fields."""
         fields = (*config.field_map.items(), config.optional, config.drawn_on)
-        layout_key = (tuple(names), config.sample_type, config.sample_loader, config.part_filter, *fields)
+        path = where if find_sample_factory(config.sample_type) is not None else ""
+        layout_key = (tuple(names), config.sample_type, config.sample_loader, config.part_filter, path, *fields)
         if layout_key not in self._layouts:
             self._layouts[layout_key] = self._compile(names, config, where)
         return self._layouts[layout_key]
@@ -48,14 +50,15 @@ class DecodeFunctions:
             return compile_layout(names, config, self, where)
         upright = is_upright(self._decoder, config, where)
         if not must_shrink_labels(self._decoder, config, where):
-            return compile_layout(names, config, partial(self, upright=upright), where)
+            function_for = partial(self, upright=upright)
+            return compile_layout(names, config, function_for, where, decoder=self._decoder)
         with_size = partial(decode_with_size, decoder=self._decoder, upright=upright)
 
-        def function_for(part: str, kind: FieldKind, field: str) -> DecodeFunction | None:
+        def sized_function_for(part: str, kind: FieldKind, field: str) -> DecodeFunction | None:
             function = self(part, kind, field, upright=upright)
             return with_size(function or decode_raw) if field == "image" else function
 
-        return compile_layout(names, config, function_for, where, wrap=shrink_labels)
+        return compile_layout(names, config, sized_function_for, where, wrap=shrink_labels)
 
     def __call__(self, part: str, kind: FieldKind, field: str, *, upright: bool | None = None) -> DecodeFunction | None:
         """The function that decodes this part for a field of this kind and name; None if it stays bytes."""

@@ -13,8 +13,16 @@ from wdsctl.core.samples.field_path import FieldPath, PartAccess
 from wdsctl.core.samples.fields import FieldMissing, did_you_mean, extract_field, find_parts, is_collecting
 from wdsctl.core.samples.types import CRUDE, MEDIA_LIST_KINDS, FieldKind, is_custom_type
 from wdsctl.core.text import short_repr
-from wdsctl.loader.reading.user_code import sample_loader_build, select_parts
-from wdsctl.loader.samples import BASE_FIELDS, CrudeSample, find_sample_type, make_builder, sample_type_fields
+from wdsctl.loader.decoding.decoder import SampleDecoder
+from wdsctl.loader.reading.user_code import factory_build, sample_loader_build, select_parts
+from wdsctl.loader.samples import (
+    BASE_FIELDS,
+    CrudeSample,
+    find_sample_factory,
+    find_sample_type,
+    make_builder,
+    sample_type_fields,
+)
 from wdsctl.loader.samples.compose import ComposeFields, compose_function
 from wdsctl.loader.samples.lazy_part import LazyPart
 
@@ -43,14 +51,21 @@ def compile_layout(
     config: DatasetConfig,
     function_for: FindDecodeFunction,
     where: str,
+    *,
+    decoder: SampleDecoder | None = None,
     wrap: Callable[[Callable[..., Any], Sequence[str]], Callable[..., Any]] = lambda build, _fields: build,
 ) -> CompiledLayout:
     """The layout of samples with the parts `part_names`, in this order. `wrap`: wraps the function that builds a sample
     from the values of the fields with these names.
 
+    `decoder`: that of `function_for`, for a factory of samples.
+
     If a required field has no part, `build` of the layout raises SampleFailed, so that other samples can still be used.
     """
     indices = select_parts(part_names, config)
+    factory_layout = _factory_layout(indices, config, where, decoder)
+    if factory_layout is not None:
+        return factory_layout
     if config.sample_loader:
         functions = [function_for(part, "any", "") for part in indices]
         build = _with_decoding(sample_loader_build(tuple(indices), config), functions)
@@ -87,6 +102,19 @@ def compile_layout(
         build = wrap(_composing(sample_class, compose, tuple(filled)), tuple(filled))
     build = _build_from_paths(build, used, functions, filled, kinds, needed, config)
     return CompiledLayout(tuple(indices[part] for part in used), build, lazy_parts=_lazy_flags(functions))
+
+
+def _factory_layout(
+    indices: Mapping[str, int], config: DatasetConfig, where: str, decoder: SampleDecoder | None
+) -> CompiledLayout | None:
+    """The layout of samples that a factory builds itself, from the undecoded parts of the field map; else None."""
+    if find_sample_factory(config.sample_type) is None:
+        return None
+    paths = parse_field_map(config.field_map, where=where)
+    mapped = {part for path in paths.values() for part in find_parts(path, indices)}
+    used = {part: i for part, i in indices.items() if part in mapped or not paths}
+    build = factory_build(tuple(used), config, where, decoder)
+    return None if build is None else CompiledLayout(tuple(used.values()), build)
 
 
 def _plain_part(path: FieldPath, indices: dict[str, int], kind: FieldKind) -> str | None:

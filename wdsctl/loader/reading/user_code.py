@@ -20,8 +20,8 @@ from wdsctl.core.energon.meta import find_meta_file
 from wdsctl.core.errors import SampleFailed, UsageError
 from wdsctl.core.samples.types import CRUDE, is_custom_type
 from wdsctl.core.yaml_files.document import parse_yaml
-from wdsctl.loader.samples import BASE_FIELDS, CrudeSample, admit_sample_type, find_sample_type
-from wdsctl.loader.samples.registry import check_sample_class
+from wdsctl.loader.samples import BASE_FIELDS, CrudeSample, admit_sample_type, find_sample_factory, find_sample_type
+from wdsctl.loader.samples.registry import SampleFactory, check_sample_class
 from wdsctl.loader.samples.trust import NamedCode, load_named_code
 
 
@@ -63,8 +63,10 @@ def _admit_sample_type_of(name: str, location: DatasetLocation, path: str, *, tr
             raise
         message = f"sample_type: {error.message}"
         raise UsageError(message, hint=error.hint, where=where, code="WDS220") from error
-    check_sample_class(found, name)
-    admit_sample_type(name, found)
+    is_factory = isinstance(found, type) and issubclass(found, SampleFactory)
+    kind = found.__sample_type__ if is_factory else found
+    check_sample_class(kind, name)
+    admit_sample_type(name, kind, found if is_factory else None)
 
 
 def _config_line(path: str, *keys: str) -> str:
@@ -122,6 +124,29 @@ def sample_loader_build(part_names: Sequence[str], config: DatasetConfig) -> Cal
                 f"sample_loader returned {type(fields).__name__}", hint="return a dict of the fields of the sample"
             )
         return make(**{**{name: raw[name] for name in BASE_FIELDS}, **fields})
+
+    return build
+
+
+def factory_build(
+    part_names: Sequence[str], config: DatasetConfig, path: str, decoder: Any
+) -> Callable[..., Any] | None:
+    """A function `build(key, restore key, subflavors, sources, *undecoded parts)` if dataset.yaml names a factory that
+    builds its samples itself; else None."""
+    factory = find_sample_factory(config.sample_type)
+    if factory is None:
+        return None
+    code = {
+        "sample_loader": load_function(config.sample_loader) if config.sample_loader else None,
+        "part_filter": config.part_filter or None,
+    }
+    load = factory.own_loader(path, decoder, **(code if config.sample_loader else {"field_map": config.field_map}))
+    if load is None:
+        return None
+    keys = (*BASE_FIELDS, *part_names)
+
+    def build(*values: Any) -> Any:
+        return load(dict(zip(keys, values, strict=True)))
 
     return build
 

@@ -9,7 +9,13 @@ from __future__ import annotations
 
 from wdsctl.loader.samples.base import BASE_FIELDS, CrudeSample, Sample, base_values, edataclass
 from wdsctl.loader.samples.build import SampleLocator, SourceInfo, lazy_source_info, make_builder
-from wdsctl.loader.samples.types import SAMPLE_CLASSES, admit_sample_type, find_sample_type, sample_type_fields
+from wdsctl.loader.samples.types import (
+    SAMPLE_CLASSES,
+    admit_sample_type,
+    find_sample_factory,
+    find_sample_type,
+    sample_type_fields,
+)
 
 __all__ = [
     "BASE_FIELDS",
@@ -21,6 +27,7 @@ __all__ = [
     "admit_sample_type",
     "base_values",
     "edataclass",
+    "find_sample_factory",
     "find_sample_type",
     "lazy_source_info",
     "make_builder",

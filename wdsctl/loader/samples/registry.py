@@ -1,4 +1,4 @@
-"""Joiners and sample types that the user's program registered, which blend files and dataset.yaml may name.
+"""Joiners, sample types and factories that the user's program registered, which blend files and dataset.yaml may name.
 
 Workers in a new interpreter receive them pickled.
 """
@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
+from abc import ABC
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from wdsctl.core.errors import LoaderError, UsageError
 from wdsctl.core.samples.types import is_custom_type
@@ -16,6 +17,21 @@ from wdsctl.loader.samples.base import Sample
 
 J = TypeVar("J", bound=Callable[..., Any])
 T = TypeVar("T", bound=type[Sample])
+
+
+class SampleFactory(ABC):
+    """A class that dataset.yaml may name instead of a sample type: it has the type, and may build samples itself."""
+
+    __sample_type__: ClassVar[Any]
+
+    @classmethod
+    def own_loader(cls, path: str, decoder: Any, **options: Any) -> Callable[[dict[str, Any]], Any] | None:  # noqa: ARG003
+        """A function from undecoded parts and base fields to a sample; None if the loader builds samples as usual.
+
+        `decoder`: the task encoder's. `options`: `field_map`, or `sample_loader` and `part_filter`.
+        """
+        return None
+
 
 _registered: dict[str, Any] = {}
 _received: dict[str, bytes | str] = {}  # pickles from the parent process that are not loaded yet, or why there is none
@@ -38,6 +54,12 @@ def register_sample_type(kind: T, name: str = "") -> T:
     check_sample_class(kind, name or repr(kind))
     _register(kind, name)
     return kind
+
+
+def register_factory(factory: type[SampleFactory]) -> None:
+    """Let dataset.yaml name a factory. Raises UsageError WDS220 unless its `__sample_type__` is a sample type."""
+    check_sample_class(factory.__sample_type__, f"__sample_type__ of {factory.__name__}")
+    _register(factory, "")
 
 
 def check_sample_class(kind: Any, name: str) -> None:

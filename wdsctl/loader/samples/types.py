@@ -230,11 +230,18 @@ SAMPLE_CLASSES: dict[str, type[Sample]] = {name: globals()[name] for name in SAM
 
 
 _custom_types: dict[str, type[Sample]] = {}
+_factories: dict[str, Any] = {}
 
 
-def admit_sample_type(name: str, kind: type[Sample]) -> None:
-    """Register a custom sample type that passed the trust check (`trust`)."""
+def admit_sample_type(name: str, kind: type[Sample], factory: Any = None) -> None:
+    """Register a custom sample type that passed the trust check (`trust`). `factory`: the SampleFactory that has it."""
     _custom_types[name] = kind
+    _factories[name] = factory
+
+
+def find_sample_factory(name: str) -> Any:
+    """The SampleFactory of an admitted sample type, or None."""
+    return _factories.get(name)
 
 
 def find_sample_type(name: str) -> type[Sample]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from types import GenericAlias
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,10 @@ class Lazy:
     """
 
     __slots__ = ("_load", "entry", "store")
+
+    def __class_getitem__(cls, item: Any) -> GenericAlias:
+        """`Lazy[AVDecoder]`, for annotations."""
+        return GenericAlias(cls, item)
 
     def __init__(self, store: FileStore, entry: StoreEntry, load: LoadEntry) -> None:
         self.store = store

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from inspect import isgenerator, signature
+from types import GenericAlias
 from typing import Any, NamedTuple, TypeVar, overload
 
 from wdsctl.core.errors import UsageError
@@ -38,6 +39,10 @@ class Cooker:
 
     cook: Callable[..., Any]
     has_subflavors: Mapping[str, Any] | None = None
+
+    def __class_getitem__(cls, item: Any) -> GenericAlias:
+        """`Cooker[CrudeSample]`, for annotations."""
+        return GenericAlias(cls, item)
 
     def fits(self, subflavors: Mapping[str, Any] | None) -> bool:
         labels = subflavors or {}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from types import GenericAlias
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wdsctl.core.errors import SampleFailed, StorageDown, StorageError, WdsctlError
@@ -59,6 +60,10 @@ class FileStore(ABC):
     path: str
     #: Identifies the contents; empty for a plain folder, whose contents are unknown.
     digest: str
+
+    def __class_getitem__(cls, item: Any) -> GenericAlias:
+        """`FileStore[bytes]`, for annotations."""
+        return GenericAlias(cls, item)
 
     def __init__(self, path: str, digest: str, decoder: SampleDecoder | None) -> None:
         self.path = path

@@ -4,7 +4,26 @@ from __future__ import annotations
 
 from wdsctl.loader.decoding.av import AVData, AVDecoder
 from wdsctl.loader.decoding.decoder import SampleDecoder
+from wdsctl.loader.energon.flavors.factories import (
+    BaseCoreDatasetFactory,
+    BaseWebdatasetFactory,
+    CaptioningWebdataset,
+    DefaultDecoderWebdatasetFactory,
+    DefaultGenericWebdatasetFactory,
+    ImageClassificationWebdataset,
+    ImageWebdataset,
+    InterleavedWebdataset,
+    MultiChoiceVQAWebdataset,
+    OCRWebdataset,
+    SimilarityInterleavedWebdataset,
+    StandardWebdatasetFactory,
+    TextWebdataset,
+    VidQAWebdataset,
+    VQAOCRWebdataset,
+    VQAWebdataset,
+)
 from wdsctl.loader.energon.replaced import replaced
+from wdsctl.loader.energon.submodules import publish_submodules
 from wdsctl.loader.energon.wrappers import SavableDataset
 from wdsctl.loader.samples import CrudeSample, Sample
 from wdsctl.loader.samples.types import (
@@ -62,24 +81,10 @@ __all__ = [
     "WebdatasetMeta",
 ]
 
-BaseCoreDatasetFactory = replaced("BaseCoreDatasetFactory")
-BaseWebdatasetFactory = replaced("BaseWebdatasetFactory")
-CaptioningWebdataset = replaced("CaptioningWebdataset")
 CrudeJsonlDatasetFactory = replaced("CrudeJsonlDatasetFactory")
 CrudeWebdataset = replaced("CrudeWebdataset")
 DefaultCrudeJsonlDatasetFactory = replaced("DefaultCrudeJsonlDatasetFactory")
-DefaultDecoderWebdatasetFactory = replaced("DefaultDecoderWebdatasetFactory")
-DefaultGenericWebdatasetFactory = replaced("DefaultGenericWebdatasetFactory")
-ImageClassificationWebdataset = replaced("ImageClassificationWebdataset")
-ImageWebdataset = replaced("ImageWebdataset")
-InterleavedWebdataset = replaced("InterleavedWebdataset")
 JoinedWebdatasetFactory = replaced("JoinedWebdatasetFactory")
-MultiChoiceVQAWebdataset = replaced("MultiChoiceVQAWebdataset")
-OCRWebdataset = replaced("OCRWebdataset")
-SimilarityInterleavedWebdataset = replaced("SimilarityInterleavedWebdataset")
-StandardWebdatasetFactory = replaced("StandardWebdatasetFactory")
-TextWebdataset = replaced("TextWebdataset")
-VQAOCRWebdataset = replaced("VQAOCRWebdataset")
-VQAWebdataset = replaced("VQAWebdataset")
-VidQAWebdataset = replaced("VidQAWebdataset")
 WebdatasetMeta = replaced("WebdatasetMeta")
+
+publish_submodules(__name__)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from wdsctl.core.dataset.location import ENERGON_META_FOLDER as MAIN_FOLDER_NAME
+from wdsctl.core.energon.meta import INFO_FILES, SPLIT_FILES
 from wdsctl.loader.energon.flavors import (
     AVData,
     AVDecoder,
@@ -13,8 +15,15 @@ from wdsctl.loader.energon.flavors import (
     StandardWebdatasetFactory,
     WebdatasetMeta,
 )
+from wdsctl.loader.energon.submodules import publish_submodules
 
 __all__ = [
+    "INDEX_SQLITE_FILENAME",
+    "INDEX_UUID_FILENAME",
+    "INFO_JSON_FILENAME",
+    "INFO_YAML_FILENAME",
+    "MAIN_FOLDER_NAME",
+    "SPLIT_YAML_FILENAME",
     "AVData",
     "AVDecoder",
     "BaseWebdatasetFactory",
@@ -25,3 +34,10 @@ __all__ = [
     "StandardWebdatasetFactory",
     "WebdatasetMeta",
 ]
+
+INDEX_SQLITE_FILENAME = "index.sqlite"
+INDEX_UUID_FILENAME = "index.uuid"
+INFO_JSON_FILENAME, INFO_YAML_FILENAME = INFO_FILES
+SPLIT_YAML_FILENAME = SPLIT_FILES[0]
+
+publish_submodules(__name__)

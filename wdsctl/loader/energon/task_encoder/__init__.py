@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from wdsctl.loader.energon.submodules import publish_submodules
 from wdsctl.loader.energon.task_encoder.base import (
     AugmentTaskEncoder,
     Batch,
@@ -35,3 +36,5 @@ __all__ = [
     "get_val_datasets",
     "stateless",
 ]
+
+publish_submodules(__name__)

@@ -1,0 +1,143 @@
+"""`BaseWebdatasetFactory.prepare_dataset`: the files that Energon's `prepare` writes beside shards, for the loader.
+
+Conversion scripts end with it. The loader makes its catalog at first use, from these files and the dataset.yaml that
+the script writes after them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from wdsctl.core.dataset.location import ENERGON_META_FOLDER, locate
+from wdsctl.core.dataset.shard_names import expand_braces
+from wdsctl.core.energon.meta import INFO_FILES
+from wdsctl.core.energon.split_yaml import collapse_ranges, format_split_yaml
+from wdsctl.core.errors import DatasetError, InputError, UsageError
+from wdsctl.core.files import make_folder, write_text
+from wdsctl.core.shards.list import some_shards
+from wdsctl.core.shards.scan_unit import scan_file
+from wdsctl.core.urls import is_url, redact_secrets
+from wdsctl.core.version import VERSION
+from wdsctl.loader.energon.epathlib import EPath
+
+_MAX_THREADS = 8
+
+
+def prepare_dataset(
+    parent_path: str | Path | EPath,
+    paths: Sequence[str],
+    *,
+    split_parts_ratio: Sequence[tuple[str, float]] | None = None,
+    split_parts_patterns: Sequence[tuple[str, str]] | None = None,
+    split_config: str = "split.yaml",
+    shuffle_seed: int | None = 42,
+    progress_fn: Callable[[Iterator[Any], int], Iterator[Any]] | None = None,
+    workers: int = 32,
+    tar_index_only: bool = False,
+    media_filter: Any = None,
+    fix_duplicates: bool = False,
+    index_sqlite_tmp_path: Any = None,  # noqa: ARG001 - Energon's
+) -> set[str]:
+    """Count the samples of shards below a folder, and write `.nv-meta/.info.json` and the split. Returns all parts.
+
+    The same shards get the same splits as in Energon: by ratio, after a shuffle with `shuffle_seed`, or by the regular
+    expressions of `split_parts_patterns`. `tar_index_only`: write nothing. Raises InputError for a shard that is
+    missing or cannot be read, UsageError for a folder with a catalog, and for what other commands do.
+    """
+    root = os.fspath(parent_path)
+    _check_options(root, media_filter=media_filter, fix_duplicates=fix_duplicates)
+    names = [name for path in paths for name in expand_braces(path)]
+    counts, parts = _scan(root, names, min(workers, _MAX_THREADS), progress_fn)
+    if tar_index_only:
+        return parts
+    if split_parts_ratio is not None:
+        splits = _split_by_ratio(names, split_parts_ratio, shuffle_seed)
+    elif split_parts_patterns is not None:
+        splits = {name: _matching(names, pattern) for name, pattern in split_parts_patterns}
+    else:
+        raise UsageError("no split was given", hint='pass split_parts_ratio=[("train", 8), ("val", 1), ("test", 1)]')
+    meta = os.path.join(root, ENERGON_META_FOLDER)
+    make_folder(meta)
+    facts = {"energon_version": f"wdsctl {VERSION}", "shard_counts": counts}
+    write_text(os.path.join(meta, split_config), _split_text(splits, split_config))
+    write_text(os.path.join(meta, INFO_FILES[0]), json.dumps(facts, indent=2))  # the last one: its existence says done
+    return parts
+
+
+def _check_options(root: str, *, media_filter: Any, fix_duplicates: bool) -> None:
+    if is_url(root):
+        hint = "run `wdsctl prepare` on the URL: it writes the catalog into a folder on this machine"
+        raise UsageError("prepare_dataset writes into local folders only", where=redact_secrets(root), hint=hint)
+    if media_filter is not None:
+        hint = "omit media_filter, and run `wdsctl index DATASET --media`"
+        raise UsageError("prepare_dataset reads no media facts", hint=hint)
+    if fix_duplicates:
+        hint = "omit fix_duplicates: `wdsctl validate` reports duplicate keys, and `wdsctl convert` writes new ones"
+        raise UsageError("prepare_dataset does not change shards", hint=hint)
+    if os.path.exists(locate(root).catalog):
+        raise UsageError(
+            "the folder has a catalog already, whose splits the loader uses",
+            where=root,
+            hint="change its splits with `wdsctl split`, or convert into an empty folder",
+        )
+
+
+def _scan(
+    root: str, names: Sequence[str], threads: int, progress_fn: Callable[[Iterator[Any], int], Iterator[Any]] | None
+) -> tuple[dict[str, int], set[str]]:
+    """Samples by shard, and the names of all parts."""
+    shards = {shard.path: shard for shard in some_shards(root, names)}
+    missing = next((name for name in names if name not in shards), None)
+    if missing is not None or not names:
+        where = os.path.join(root, missing or "")
+        raise InputError("the shard does not exist", where=where, hint="pass paths relative to the folder")
+    counts: dict[str, int] = {}
+    parts: set[str] = set()
+    with ThreadPoolExecutor(max(1, threads)) as pool:
+        scans: Iterator[Any] = pool.map(partial(scan_file, root), [shards[name] for name in names])
+        for name, scan in zip(names, scans if progress_fn is None else progress_fn(scans, len(names)), strict=True):
+            problem = next((finding for finding in scan.findings if finding.severity == "error"), None)
+            if problem is not None or not scan.samples:
+                message = "the shard has no samples" if problem is None else problem.message
+                where = os.path.join(root, name)
+                raise DatasetError(message, where=where, hint="run `wdsctl validate` on the folder for all findings")
+            counts[name] = scan.samples
+            parts.update(scan.extensions)
+    return counts, parts
+
+
+def _split_by_ratio(
+    names: Sequence[str], ratios: Sequence[tuple[str, float]], seed: int | None
+) -> dict[str, list[str]]:
+    """Shards by split. Energon shuffles with Python's generator, whose order for a seed never changes."""
+    shuffled = list(names)
+    if seed is not None:
+        random.Random(seed).shuffle(shuffled)
+    total = sum(ratio for _, ratio in ratios)
+    splits: dict[str, list[str]] = {}
+    share, start = 0.0, 0
+    for name, ratio in ratios:
+        share += ratio / total
+        stop = int(len(shuffled) * share)
+        splits[name] = shuffled[start:stop]
+        start = stop
+    return splits
+
+
+def _matching(names: Sequence[str], pattern: str) -> list[str]:
+    patterns = [re.compile(each) for each in expand_braces(pattern)]
+    return [name for name in names if any(each.match(name) for each in patterns)]
+
+
+def _split_text(splits: dict[str, list[str]], file_name: str) -> str:
+    if not file_name.endswith(".json"):
+        return format_split_yaml(splits, [], [])
+    return json.dumps({"split_parts": {name: collapse_ranges(paths) for name, paths in splits.items()}}, indent=2)
