@@ -45,6 +45,10 @@ MUXERS: dict[str, tuple[str, str, str]] = {
     "aiff": ("aiff", "", "pcm_s16be"),
     "aif": ("aiff", "", "pcm_s16be"),
     "wma": ("asf", "", "wmav2"),
+    "au": ("au", "", "pcm_s16be"),
+    "snd": ("au", "", "pcm_s16be"),
+    "caf": ("caf", "", "pcm_s16le"),
+    "w64": ("w64", "", "pcm_s16le"),
 }
 
 
@@ -72,13 +76,21 @@ def encode(extension: str) -> bytes:
     return file.getvalue()
 
 
+def encode_sphere() -> bytes:
+    """One second of silence as NIST SPHERE, which FFmpeg reads and does not write."""
+    fields = {"sample_count": SAMPLE_RATE, "sample_n_bytes": 2, "channel_count": 1, "sample_rate": SAMPLE_RATE}
+    lines = [*(f"{name} -i {value}" for name, value in fields.items()), "sample_byte_format -s2 01", "end_head"]
+    header = "NIST_1A\n   1024\n" + "\n".join(lines) + "\n"
+    return header.encode().ljust(1024) + bytes(2 * SAMPLE_RATE)
+
+
 def test_muxers_cover_all_decodable_extensions() -> None:
-    assert MUXERS.keys() == decodable_extensions("video") | decodable_extensions("audio")
+    assert {*MUXERS, "sph"} == decodable_extensions("video") | decodable_extensions("audio")
 
 
-@pytest.mark.parametrize("extension", MUXERS)
+@pytest.mark.parametrize("extension", [*MUXERS, "sph"])
 def test_sample_decoder_decodes_each_extension(extension: str) -> None:
-    data = encode(extension)
+    data = encode_sphere() if extension == "sph" else encode(extension)
     row = FORMAT_BY_EXTENSION[extension]
 
     decoder = SampleDecoder(av_decode="AVDecoder")(extension, data)
