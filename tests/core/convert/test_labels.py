@@ -106,7 +106,7 @@ def test_turning_is_refused_if_nothing_says_what_labels_are_drawn_on(tmp_path: P
         convert_to(tmp_path / "b", source, image=parse_image("png"))
 
     assert (refused.value.code, refused.value.where) == ("WDS348", "sample 0")
-    assert "`drawn_on: shown`" in refused.value.hint
+    assert "`--drawn-on shown`" in refused.value.hint
     assert "`--orientation keep`" in refused.value.hint
     assert "`--labels keep`" in refused.value.hint
     convert_to(tmp_path / "b", source, image=parse_image("png", orientation="keep"))
@@ -134,7 +134,7 @@ def test_labels_that_cannot_follow_are_refused_before_anything_is_written(
     with pytest.raises(LabelsCannotFollow, match=name.replace("_", ".")):
         convert_to(tmp_path / "b", source, image=parse_image("", 160))
 
-    assert not list(tmp_path.glob("b/**/*.tar"))
+    assert not [*tmp_path.glob("b/**/*.tar"), *tmp_path.glob("b/**/plan.sqlite")]
 
 
 def test_geometry_in_a_later_sample_is_refused_too(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 from tests.build import a_dataset
+from wdsctl import Dataset
 from wdsctl.core.dataset.config import load_config
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.prepare.prepare import prepare
@@ -126,6 +127,40 @@ def test_dataset_without_the_line_keeps_it_out_until_an_option_says_so(tmp_path:
     prepare(source, None, PrepareRequest(drawn_on="stored"))
     after = load_config(str(path))
     assert (after.drawn_on, after.field_map) == ("stored", before.field_map)
+
+
+@pytest.mark.parametrize(
+    ("form", "size", "drawn_on"),
+    [("voc", (24, 32), "shown"), ("voc", (32, 24), "stored"), ("coco", (24, 32), "shown"), ("coco", (32, 24), "shown")],
+)
+def test_annotation_formats_say_what_boxes_are_drawn_on(
+    tmp_path: Path, form: str, size: tuple[int, int], drawn_on: str
+) -> None:
+    width, height = size
+    raw, source = tmp_path / "raw", str(tmp_path / "a")
+    names = ("JPEGImages", "Annotations") if form == "voc" else ("images", "annotations")
+    images, notes = (raw / name for name in names)
+    images.mkdir(parents=True)
+    notes.mkdir()
+    for i in range(2):
+        (images / f"{i}.jpg").write_bytes(an_image(32, 24, 6))
+        stated = f"<size><width>{width}</width><height>{height}</height><depth>1</depth></size>"
+        box = "<bndbox><xmin>1</xmin><ymin>1</ymin><xmax>9</xmax><ymax>9</ymax></bndbox>"
+        if form == "voc":
+            (notes / f"{i}.xml").write_text(f"<annotation>{stated}<object><name>a</name>{box}</object></annotation>")
+    boxes = [{"id": i, "image_id": i, "category_id": 1, "bbox": [1, 1, 9, 9]} for i in range(2)]
+    files = [{"id": i, "file_name": f"{i}.jpg", "width": width, "height": height} for i in range(2)]
+    if form == "coco":
+        content = {"images": files, "annotations": boxes, "categories": [{"id": 1, "name": "a"}]}
+        (notes / "instances.json").write_text(json.dumps(content))
+
+    report = prepare(str(raw), source, PrepareRequest())
+
+    assert report.index is not None
+    found = [each for each in report.index.findings if each.code == "WDS170"]
+    assert (rule_of(source), bool(found)) == (drawn_on, (form, size) == ("coco", (32, 24)))
+    shape = (32, 24) if drawn_on == "shown" else (24, 32)
+    assert Dataset(source)[0].image.shape[-2:] == shape
 
 
 def test_robots_have_no_labels_on_images(tmp_path: Path) -> None:

@@ -150,10 +150,11 @@ RedetectOption = Annotated[
     bool, typer.Option("--redetect", help="Detect the sample type again and rewrite dataset.yaml.")
 ]
 DrawnOnOption = Annotated[
-    Literal["shown", "stored"] | None,
+    Literal["", "shown", "stored"],
     typer.Option(
         "--drawn-on",
         metavar="shown|stored",
+        show_default=False,
         help="What boxes and masks are drawn on: images as viewers show them, turned by EXIF, or as files store them. "
         "[default: by the format, and by sizes]",
     ),
@@ -181,7 +182,7 @@ def command(
     sample_type: SampleTypeOption = "",
     field_map: FieldMapOption = "",
     redetect: RedetectOption = False,
-    drawn_on: DrawnOnOption = None,
+    drawn_on: DrawnOnOption = "",
     explain: ExplainOption = False,
     overwrite: options.OverwriteOption = False,
     key: options.KeyOption = None,
@@ -246,7 +247,7 @@ def command(
         sample_type=sample_type,
         field_map=options.parse_field_map_option(field_map),
         redetect=redetect,
-        drawn_on=drawn_on or "",
+        drawn_on=drawn_on,
         moved=common.yes,
         overwrite=overwrite,
         take_unsure=common.yes,

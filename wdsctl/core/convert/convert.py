@@ -27,6 +27,7 @@ from wdsctl.core.convert.destination import (
 from wdsctl.core.convert.exporters.shards import EXPORTER as SHARDS
 from wdsctl.core.convert.finish import check_one_geometry, check_renames_in_lists, common_config, finish_datasets
 from wdsctl.core.convert.groups import SampleGrouper
+from wdsctl.core.convert.labels import LabelsCannotFollow
 from wdsctl.core.convert.overwrite import (
     DIFFERENT_CONVERSION,
     check_replaceable,
@@ -298,8 +299,7 @@ def _run_conversion(
             request = planned_request(request, plan)
             _check_columns(plan, resolved)
         resolved = replace(resolved, request=request)
-        with PlanFile(plan_path) as plan:
-            check_first_labels(plan, resolved)
+        _check_first_labels(plan_path, resolved)
         if location is None:
             return preview_conversion(plan_path, opened, dest, request, started)
         with PlanFile(plan_path) as plan:
@@ -421,6 +421,16 @@ def _resolve(request: ConvertRequest, opened: OpenSources) -> ResolvedRequest:
     if request.target == "shards":
         SHARDS.check(options)
     return ResolvedRequest(request, tuple(opened.specs), tuple(sorted(options.items())))
+
+
+def _check_first_labels(plan_path: str, resolved: ResolvedRequest) -> None:
+    """Raises LabelsCannotFollow, without a plan that only the same options could continue."""
+    try:
+        with PlanFile(plan_path) as plan:
+            check_first_labels(plan, resolved)
+    except LabelsCannotFollow:
+        remove_path(plan_path)
+        raise
 
 
 def _check_columns(plan: PlanFile, resolved: ResolvedRequest) -> None:

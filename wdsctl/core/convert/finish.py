@@ -191,7 +191,8 @@ def _index_dataset(
                 if written.request.finish:
                     base = DatasetConfig(subflavors=written.config.subflavors) if written.config else None
                     write_dataset_yaml(stage.location, report.generation, SampleTypeRequest(), progress, base)
-                    findings += write_drawn_on(stage.location, report.generation, "", is_new=written.is_new)[1]
+                about_sizes = write_drawn_on(stage.location, report.generation, "", is_new=written.is_new)[1]
+                findings += about_sizes if written.request.finish else ()  # otherwise `prepare` reports them
                 if written.request.carries_splits:
                     _carry_splits(stage.location, report.generation, written)
                 if written.request.finish:

@@ -124,7 +124,7 @@ def _cannot_follow_error(
     request: ConvertRequest, part: str, reason: str, *, is_unknown: bool = False
 ) -> LabelsCannotFollow:
     keeps = "pass `--labels keep` if the labels may stay as they are"
-    ways = ["prepare the source, and write `drawn_on: shown` or `stored` into its dataset.yaml"] if is_unknown else []
+    ways = ["prepare the source with `--drawn-on shown` or `--drawn-on stored`"] if is_unknown else []
     if request.image is not None and not request.image.max_side:
         ways.append("pass `--orientation keep` to turn no picture")
     return LabelsCannotFollow(
