@@ -99,6 +99,17 @@ def test_boxes_turn_with_picture_if_drawn_on_stored_one(
     assert load_config(locate(str(tmp_path / "b")).dataset_yaml).drawn_on == drawn_on
 
 
+def test_labels_on_the_shown_picture_stay_when_it_is_turned(tmp_path: Path) -> None:
+    labels = {**BOX, "words": [[1, 2, 3, 4]]}  # of a form that cannot follow
+    picture = a_picture(orientation=6)
+    source = a_source(tmp_path / "a", labels, "shown", jpg=picture, seg_png=a_mask(240, 320))
+
+    convert_to(tmp_path / "b", source, image=parse_image("png"))
+
+    assert labels_of(tmp_path / "b") == {**labels, "width": 240, "height": 320}
+    assert content(tmp_path / "b")["0.seg.png"] == a_mask(240, 320)
+
+
 def test_turning_is_refused_if_nothing_says_what_labels_are_drawn_on(tmp_path: Path) -> None:
     source = a_source(tmp_path / "a", jpg=a_picture(orientation=6))
 

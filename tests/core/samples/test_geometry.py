@@ -178,13 +178,27 @@ def test_mask_of_another_size_than_its_picture_cannot_follow() -> None:
 def test_what_labels_are_drawn_on_decides_how_they_follow() -> None:
     lying, upright = PictureForm(40, 20, 6), PictureForm(10, 20)
 
-    assert find_change(lying, upright, "shown") == PictureChange((20, 40), 1, (10, 20))
-    assert find_change(lying, upright, "stored") == PictureChange((40, 20), 6, (10, 20))
+    assert find_change(lying, upright, "shown") == PictureChange((20, 40), 1, (10, 20), ((40, 20), (10, 20)))
+    assert find_change(lying, upright, "stored") == PictureChange((40, 20), 6, (10, 20), ((20, 40), (10, 20)))
     assert find_change(lying, upright, "") is None
-    assert find_change(lying, PictureForm(20, 10, 6), "shown") == PictureChange((20, 40), 1, (10, 20))
-    assert find_change(lying, PictureForm(20, 10, 6), "stored") == HALF
+    half = PictureForm(20, 10, 6)
+    assert find_change(lying, half, "shown") == PictureChange((20, 40), 1, (10, 20), ((40, 20), (20, 10)))
+    assert find_change(lying, half, "stored") == (*HALF[:3], ((20, 40), (10, 20)))
     assert find_change(PictureForm(40, 20), PictureForm(20, 10), "") == HALF
     assert find_change(lying, lying, "") == PictureChange((40, 20), 1, (40, 20))
+
+
+@pytest.mark.parametrize("drawn_on", ["shown", "stored"])
+@pytest.mark.parametrize("stated", [(40, 20), (20, 40)])
+def test_stated_size_becomes_that_of_the_new_picture(drawn_on: Any, stated: tuple[int, int]) -> None:
+    change = find_change(PictureForm(40, 20, 6), PictureForm(20, 40), drawn_on)
+
+    assert change is not None
+    assert not change.is_none
+    size = follow_json({"width": stated[0], "height": stated[1]}, change)
+    assert size == {"width": 20, "height": 40}
+    if drawn_on == "shown":  # the labels fit already, whatever they are
+        assert follow_json({"bbox": [1, 2, 3, 4]}, change) == {"bbox": [1, 2, 3, 4]}
 
 
 def test_deep_values_cannot_follow_instead_of_failing() -> None:

@@ -134,6 +134,8 @@ def _cannot_follow_error(
 
 def _follow_part(part: AnyPart, change: PictureChange | None, rules: _LabelRules) -> AnyPart:
     kind, words = part_kind(part.name), set(re.split(r"[^a-z]+", part.name.lower()))
+    if change is not None and not change.moves_labels and kind != "json":
+        return part
     if part.name in rules.masks or (kind == "image" and words & MASK_WORDS):
         return _follow_mask(part, change)
     if kind == "json":

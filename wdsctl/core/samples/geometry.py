@@ -68,16 +68,22 @@ class PictureForm(NamedTuple):
 
 class PictureChange(NamedTuple):
     """The change of what labels are drawn on, from one (width, height) to another. `turn`: the EXIF orientation that
-    was applied before the resizing.
+    was applied before the resizing. `other`: sizes before and after of the picture by its other view (as stored, for
+    labels on the shown one), if they may differ: JSON may state them.
     """
 
     before: tuple[int, int]
     turn: int
     after: tuple[int, int]
+    other: tuple[tuple[int, int], tuple[int, int]] | None = None
+
+    @property
+    def moves_labels(self) -> bool:
+        return self.turn != 1 or self.before != self.after
 
     @property
     def is_none(self) -> bool:
-        return self.turn == 1 and self.before == self.after
+        return not self.moves_labels and (self.other is None or self.other[0] == self.other[1])
 
     @property
     def turned_size(self) -> tuple[int, int]:
@@ -99,7 +105,9 @@ def find_change(before: PictureForm, after: PictureForm, drawn_on: DrawnOn | Lit
     is_turned = drawn_on == "stored" and before.orientation != after.orientation
     if is_turned and after.orientation != 1:
         return None
-    return PictureChange(before.size(drawn_on), before.orientation if is_turned else 1, after.size(drawn_on))
+    view: DrawnOn = "stored" if drawn_on == "shown" else "shown"
+    other = (before.size(view), after.size(view)) if before.orientation >= 5 else None
+    return PictureChange(before.size(drawn_on), before.orientation if is_turned else 1, after.size(drawn_on), other)
 
 
 def orient_pixels(pixels: NDArray[Any], orientation: int) -> NDArray[Any]:
@@ -160,6 +168,8 @@ def follow_json(
     cannot follow: its format or the change is unknown.
     """
     try:
+        if change is not None and not change.moves_labels:
+            return _restate_sizes(value, change)
         return _follow(value, name, _Context(change, {key.lower(): kind for key, kind in keys.items()}))
     except RecursionError as error:
         raise CannotFollow("the values are nested too deeply") from error
@@ -230,14 +240,25 @@ def _keep_same(value: Any, changed: Any) -> Any:
 
 def _follow_size(value: Mapping[str, Any], change: PictureChange | None) -> dict[str, Any]:
     """The new width and height, if an object states those of the picture."""
+    sizes: dict[tuple[float, float], tuple[int, int]] = {}
+    if change is not None and change.other is not None:
+        sizes[change.other[0]] = change.other[1]
+    if change is not None:
+        sizes[change.before] = change.after
     for names in SIZE_KEYS:
-        stated = [read_number(value.get(name)) for name in names]
-        if change is not None and None not in stated:
-            is_swapped = tuple(stated) == change.before[::-1]
-            if tuple(stated) == change.before or (is_swapped and change.turn == 1):
-                after = change.after[::-1] if is_swapped and change.before[0] != change.before[1] else change.after
-                return {name: _like(value[name], side) for name, side in zip(names, after, strict=True)}
+        width, height = (read_number(value.get(name)) for name in names)
+        after = sizes.get((width, height)) if width and height else None
+        if after is not None:
+            return {name: _like(value[name], side) for name, side in zip(names, after, strict=True)}
     return {}
+
+
+def _restate_sizes(value: Any, change: PictureChange) -> Any:
+    """The value with the sizes of the new picture, whose labels stay."""
+    if isinstance(value, dict):
+        sizes = _follow_size(value, change)
+        return _keep_same(value, {key: _restate_sizes(each, change) for key, each in value.items()} | sizes)
+    return _keep_same(value, [_restate_sizes(each, change) for each in value]) if isinstance(value, list) else value
 
 
 def _follow_corners(corners: Mapping[str, Any], names: Mapping[str, str], key: str, context: _Context) -> Any:
