@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from operator import length_hint
 from typing import Any
 
 from wdsctl.core.checkpoint.addresses import encode_sample_list
-from wdsctl.core.errors import LoaderError
+from wdsctl.core.checkpoint.state import SAVE_HINT
+from wdsctl.core.errors import LoaderError, StateMismatch
 from wdsctl.core.hashing import derive_seed
 from wdsctl.loader.runtime.failure_rates import BUFFER_COUNTER, PACK_COUNTER
 from wdsctl.loader.runtime.failures import FailureTracker, Stats, describe_samples, set_field
@@ -135,6 +136,7 @@ class HookPackCursor:
             self._restored_buffer = {_hashable_address(item.address): item for item in self._fill_buffer()}
             if self._selection_hash != state["selected"]:
                 self._failures.report_changed_packs("the hooks select other packs from a buffer")
+            check_begun_packs(state, len(self._selected_packs))
             self._packs_begun = state["packs"]
             if state["emitted"] and self._packs_begun < len(self._selected_packs):
                 self._begin_pack(state["bans"])
@@ -190,6 +192,15 @@ class HookPackCursor:
         if all(id(item.value) in item_by_id for item in chain(*plan)):
             self._stats.left_out += len(items) - len(taken)
         return plan
+
+
+def check_begun_packs(state: Mapping[str, Any], packs: int) -> None:
+    """Raise StateMismatch WDS502 if a state has begun more packs than its window or buffer has."""
+    begun = state["packs"] + (state["emitted"] > 0)
+    if begun > packs:
+        raise StateMismatch(
+            f"the state of a lane is damaged: it has begun {begun} packs of {packs}", hint=SAVE_HINT, code="WDS502"
+        )
 
 
 def _hash_selection(packs: PackSelection) -> int:

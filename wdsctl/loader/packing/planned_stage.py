@@ -23,6 +23,7 @@ from wdsctl.loader.packing.candidates import (
     SampleCursorLike,
     draw_of,
 )
+from wdsctl.loader.packing.hook_stage import check_begun_packs
 from wdsctl.loader.packing.merging import PackContent, PlannedPacker, cut_item, merge, pack_outputs
 from wdsctl.loader.packing.options import Packing
 from wdsctl.loader.packing.plan import plan_window
@@ -60,6 +61,9 @@ class PlannedPackStage:
         self, upstream: SampleCursorLike, refs: RefCursorLike, failures: FailureTracker, stats: Stats
     ) -> PlannedPackCursor:
         return PlannedPackCursor(self, upstream, refs, failures, stats)
+
+
+_STATE_FIELDS = ("upstream", "until", "carried", "lengths", "packs", "emitted", "bans")
 
 
 class PlannedPackCursor:
@@ -160,6 +164,7 @@ class PlannedPackCursor:
         }
 
     def load(self, state: dict[str, Any]) -> None:
+        state = {name: state[name] for name in _STATE_FIELDS}  # of a damaged state, all are needed here
         self._upstream.load(state["until"])
         self._carried_out = [PackCandidate(address, (), None) for address in decode_sample_list(state["carried"])]
         self._carried_hash = state["lengths"]
@@ -176,6 +181,7 @@ class PlannedPackCursor:
         self._upstream.load(state["upstream"])
         self._plan_next_window(is_replay=True)
         self._check_lengths(self._lengths_hash, state["lengths"])
+        check_begun_packs(state, len(self._packs))
         for pack in self._packs[: state["packs"]]:
             self._release_candidates(pack)
         self._packs_begun = state["packs"]

@@ -99,16 +99,26 @@ def _find_stream_error(stream: Mapping[str, Any], draws: int) -> str:
     position: Any = stream
     is_current = not _field(stream, "emitted")
     while isinstance(position, Mapping):
-        counts = [value for value in position.values() if not isinstance(value, (str, list, Mapping))]
-        if any(type(value) is not int or not 0 <= value < MAX_COUNT for value in counts):
+        others = [value for value in position.values() if not isinstance(value, (str, list, Mapping))]
+        if any(type(value) is not int or not 0 <= value < MAX_COUNT for value in others):
             return f"a stage has the position {short_repr(dict(position))}, expected counts"
-        is_current &= not (_field(position, "packs") or _field(position, "emitted")) or "until" in position
-        position = position.get("until", position.get("upstream"))
-    if not isinstance(position, list) or [type(each) for each in position] != [int, int]:
+        if "until" in position:  # packs of a window, which began at `upstream`
+            began = position.get("upstream")
+            if not _is_position(began) or began[0] > draws:
+                return f"its window begins at {short_repr(began)}, expected [draw, step] up to draw {draws}"
+            position = position["until"]
+            continue
+        is_current &= not (_field(position, "packs") or _field(position, "emitted"))
+        position = position.get("upstream")
+    if not _is_position(position):
         return f"the position of its samples is {short_repr(position)}, expected [draw, step]"
     draw, step = position
     is_valid = draw + (step > 0) == draws if is_current else draw <= draws
-    return "" if is_valid and min(position) >= 0 else f"its samples are at draw {draw}, and its references at {draws}"
+    return "" if is_valid else f"its samples are at draw {draw}, and its references at {draws}"
+
+
+def _is_position(value: Any) -> bool:
+    return isinstance(value, list) and [type(each) for each in value] == [int, int] and min(value) >= 0
 
 
 def _split_entry(text: str) -> tuple[str, str]:
