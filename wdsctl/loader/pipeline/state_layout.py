@@ -103,7 +103,7 @@ def _find_stream_error(stream: Mapping[str, Any], draws: int) -> str:
         if any(type(value) is not int or not 0 <= value < MAX_COUNT for value in others):
             return f"a stage has the position {short_repr(dict(position))}, expected counts"
         if "until" in position:  # packs of a window, which began at `upstream`
-            began = position.get("upstream")
+            began: Any = position.get("upstream")
             if not _is_position(began) or began[0] > draws:
                 return f"its window begins at {short_repr(began)}, expected [draw, step] up to draw {draws}"
             position = position["until"]
