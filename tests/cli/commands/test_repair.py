@@ -72,7 +72,7 @@ def test_repair_in_place_keeps_backup(wdsctl: Wdsctl, cut: Path) -> None:
 def test_repair_in_place_without_backup_names_next_command(wdsctl: Wdsctl, cut: Path) -> None:
     lines = wdsctl("repair", cut, "--in-place", "--no-backup", "--yes").stdout.splitlines()
     assert lines[-2].startswith("  next: wdsctl index ")
-    assert "trainings cannot resume from states that were saved on the repaired shards" in lines[-1]
+    assert "trainings cannot resume from states saved on the repaired shards" in lines[-1]
     assert not any("--all" in line or "(in " in line for line in lines)
 
 

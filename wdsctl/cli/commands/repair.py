@@ -149,7 +149,7 @@ def render_repair(report: RepairReport, *, limit: int = 0, in_place: bool = Fals
 def _next_steps(report: RepairReport, *, in_place: bool) -> Iterator[str]:
     if in_place:
         yield f"  next: wdsctl index {shell_argument(report.root)}"
-        yield "  after that, trainings cannot resume from states that were saved on the repaired shards: let them end first"
+        yield "  after that, trainings cannot resume from states saved on the repaired shards: let them end first"
         return
     if report.sound and not report.copied:
         only = f"only the {format_count(report.fixed, 'repaired shard')}"

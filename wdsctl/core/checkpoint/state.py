@@ -19,18 +19,19 @@
     first_batch         `batches_drawn` when the lane layout began
     lanes               the number of lanes of the job; 0 if a pass is divided into ranges of positions
     cursors             lane -> {"draws", "stream", "weight_history", "bans"}: its position. "origin", of a split lane:
-                        [root, [[draws, children, child], ...]]. In a pass also "turns", the number of turns that
-                        the lane has had. "handed_out", if smaller batches replace those of the job: samples of the
-                        current turn that were handed out. Without lanes: batch -> {"emitted", "bans"}
+                        [root, [[draws, children, child], ...]]. "turns", the number of turns that the lane has had in
+                        this layout; of version 1 only in a pass. "handed_out", if smaller batches replace those of the
+                        job: samples of the current turn that were handed out. Without lanes: batch -> {"emitted",
+                        "bans"}
     bans                [[key | [source, id], ...], ...]: excluded samples, as the user passed them
     failures            with `max_failed_fraction` only: by source, attempts and failures of its last samples, see
                         `wdsctl.loader.runtime.failure_rates`; in a merged state a list of these, by rank
     digests, checksum   see `digests`
 
 A rank has the cursors of its own lanes, a merged state those of all lanes: the states of a job together have a size in
-proportion to its lanes. In a cursor, `draws` counts the references
-that the lane has drawn, `stream` has the states of its stages, `weight_history` the draws at which segments of the
-weights' schedule began, and `bans` those at which bans began.
+proportion to its lanes. In a cursor, `draws` counts the references that the lane has drawn, `stream` has the states of
+its stages, `weight_history` the draws at which segments of the weights' schedule began, and `bans` those at which bans
+began.
 
 A state is checked at each restore and merge, so the checks compare types, which is fast.
 """

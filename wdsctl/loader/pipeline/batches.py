@@ -137,6 +137,8 @@ class BatchCursor:
         return {"upstream": self._batch_start, "emitted": self._outputs_emitted}
 
     def load(self, state: dict[str, Any]) -> None:
+        if state["emitted"] and not self._stage.needs_sample_keys:
+            raise ValueError("no hook makes several batches of one")
         self._item_source.load(state["upstream"])
         self._outputs, self._outputs_emitted = None, 0
         if state["emitted"] and self._begin_batch():

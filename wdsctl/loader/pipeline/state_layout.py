@@ -68,9 +68,14 @@ def check_lane_states(state: Mapping[str, Any], segments: int) -> None:
             _find_origin_error(cursor, first_lanes)
             or _find_history_error(cursor["weight_history"], cursor["draws"], segments)
             or _find_stream_error(cursor["stream"], cursor["draws"])
+            or _find_turns_error(state, int(lane), cursor)
         )
         if problem:
             raise _damaged_error(f"lane {lane}: {problem}")
+
+
+_TEXT_FIELDS = ("carried", "waiting")  # addresses of items
+_ADDRESS_FIELDS = ("upstream", "until", *_TEXT_FIELDS)
 
 
 def _damaged_error(problem: str) -> StateMismatch:
@@ -93,14 +98,23 @@ def _find_history_error(history: Sequence[Sequence[Sequence[int]]], draws: int, 
     return "" if last <= draws else f"a segment of the weights begins at draw {last} of {draws}"
 
 
+def _find_turns_error(state: Mapping[str, Any], lane: int, cursor: Mapping[str, Any]) -> str:
+    """In an endless training, the batches of all ranks determine the turns of each lane."""
+    if state["pass"] is not None or "turns" not in cursor:
+        return ""
+    expected = -((lane - (state["batches_drawn"] - state["first_batch"])) // state["lanes"])
+    return "" if cursor["turns"] == expected else f"it has had {cursor['turns']} turns, but its batches need {expected}"
+
+
 def _find_stream_error(stream: Mapping[str, Any], draws: int) -> str:
     """The position of the stage that reads samples is the number of draws, unless a later stage has work under way that
     began before."""
     position: Any = stream
     is_current = not _field(stream, "emitted")
     while isinstance(position, Mapping):
-        others = [value for value in position.values() if not isinstance(value, (str, list, Mapping))]
-        if any(type(value) is not int or not 0 <= value < MAX_COUNT for value in others):
+        counts = [value for name, value in position.items() if name not in _ADDRESS_FIELDS]
+        texts = [position[name] for name in _TEXT_FIELDS if name in position]
+        if not all(map(_is_count, counts)) or not all(isinstance(text, str) for text in texts):
             return f"a stage has the position {short_repr(dict(position))}, expected counts"
         if "until" in position:  # packs of a window, which began at `upstream`
             began: Any = position.get("upstream")
@@ -115,6 +129,10 @@ def _find_stream_error(stream: Mapping[str, Any], draws: int) -> str:
     draw, step = position
     is_valid = draw + (step > 0) == draws if is_current else draw <= draws
     return "" if is_valid else f"its samples are at draw {draw}, and its references at {draws}"
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < MAX_COUNT
 
 
 def _is_position(value: Any) -> bool:

@@ -265,8 +265,7 @@ class LaneTurns:
         position = progress.position
         initial = self._initial_lane_state() if len(position.states) < len(position.turns) else {}
         states = {lane: position.states.get(lane, initial) for lane in sorted(position.turns)}
-        if not self._is_endless:
-            states = {lane: {**state, "turns": position.turns[lane]} for lane, state in states.items()}
+        states = {lane: {**state, "turns": position.turns[lane]} for lane, state in states.items()}
         lanes = position.layout.lanes
         for lane in states:
             if lanes[lane].splits:
