@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import suppress
 from itertools import chain, count, repeat
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -68,17 +67,17 @@ class _NextBatch(Dataset[Any]):
         loader = self._job.loader
         if loader.is_endless:
             return chain.from_iterable(repeat(self._job))  # also over the end of a virtual epoch
-        with suppress(TypeError):  # a pass of unknown length: the trainer does not count epochs
-            length = len(self._job)
-            drawn: int = loader.state_dict()["batches_drawn"] // loader.worker_config.world_size
-            if number != drawn % max(1, length):
+        length = _length(self._job)
+        if length:  # without one, the trainer does not count epochs
+            drawn = loader.state_dict()["batches_drawn"] // loader.worker_config.world_size % length
+            if number != drawn:
                 logger.warning(
                     "the trainer is at batch %d of an epoch of %d, and the training data at batch %d: no batch is "
-                    "repeated or missed, but this epoch ends where the pass over the data does, maybe within an "
+                    "repeated or missed, but a pass over the data ends within an epoch of the trainer, maybe within an "
                     "accumulated step. Resume with the gradient_accumulation_steps of the checkpoint",
                     number,
                     length,
-                    drawn % max(1, length),
+                    drawn,
                 )
         return iter(self._job)
 
@@ -92,10 +91,19 @@ class _Numbers:
 
     def __iter__(self) -> Iterator[list[int]]:
         self._batches.begin_epoch()
-        return ([number] for number in count())
+        length = _length(self._job)
+        return ([number] for number in (count() if length is None else range(length)))
 
     def __len__(self) -> int:
         return len(self._job)
+
+
+def _length(job: WholeJob) -> int | None:
+    """Batches of an epoch on this rank; None if the training has no epochs of a known length."""
+    try:
+        return len(job)
+    except TypeError:
+        return None
 
 
 class LoaderStateCallback(TrainerCallback):  # type: ignore[misc] # transformers has no types
