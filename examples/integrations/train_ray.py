@@ -26,14 +26,15 @@ def train(config: dict[str, Any]) -> None:
     """One worker. After a failure, Ray calls this again on each worker, whose number may have changed."""
     world = distributed.get_world_size()
     per_step = BATCHES_PER_STEP // world
-    model = prepare_model(NextByte())
+    network = NextByte()
+    model = prepare_model(network)  # with several workers, a wrapper with other names of the parameters
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
     loader = get_loader(training_data(config["dataset"]))
     step = 0
     if checkpoint := ray.train.get_checkpoint():
         with checkpoint.as_directory() as folder:
             saved = torch.load(Path(folder, "checkpoint.pt"), weights_only=True)
-        model.load_state_dict(saved["model"])
+        network.load_state_dict(saved["model"])
         loader.load_state_dict(saved["loader"])  # the states of all ranks
         step = saved["step"]
     batches = iter(loader)
@@ -51,7 +52,7 @@ def train(config: dict[str, Any]) -> None:
         states = loader.save_state_global() if step % SAVE_EVERY == 0 else None  # all workers call it
         with tempfile.TemporaryDirectory() as folder:
             if states:
-                torch.save({"model": model.state_dict(), "loader": states, "step": step}, f"{folder}/checkpoint.pt")
+                torch.save({"model": network.state_dict(), "loader": states, "step": step}, f"{folder}/checkpoint.pt")
             # Workers that have no states report the step alone; those with a checkpoint are merged into one folder.
             ray.train.report({"step": step}, checkpoint=Checkpoint.from_directory(folder) if states else None)
         if distributed.get_rank() == 0:
