@@ -47,12 +47,14 @@ def training_data(path: str, **options: Any) -> TrainDataset:
     return get_train_dataset(path, batch_size=4, lanes=12, shuffle_buffer_size=20, task_encoder=Texts(), **options)
 
 
-def arguments(description: str) -> argparse.Namespace:
+def arguments(description: str, *, has_epochs: bool = False) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("dataset", help="a prepared dataset of texts")
     parser.add_argument("folder", help="for the checkpoints; the training resumes from the last one there")
     parser.add_argument("--steps", type=int, default=8, help="train to this step (default 8)")
     parser.add_argument("--die-at", type=int, default=0, metavar="STEP", help="end rank 0 by SIGKILL after this step")
+    if has_epochs:
+        parser.add_argument("--epoch", type=int, default=0, metavar="N", help="batches of all ranks in a virtual epoch")
     return parser.parse_args()
 
 

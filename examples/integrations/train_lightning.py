@@ -22,7 +22,7 @@ class Training(lightning.LightningModule):  # type: ignore[misc] # checked witho
     def __init__(self, die_at: int) -> None:
         super().__init__()
         self.model, self.die_at = NextByte(), die_at
-        self.losses: list[torch.Tensor] = []
+        self.losses: list[torch.Tensor] = []  # of the current step
 
     def training_step(self, batch: dict[str, torch.Tensor]) -> torch.Tensor:
         loss: torch.Tensor = self.model(**batch)["loss"]
@@ -30,7 +30,8 @@ class Training(lightning.LightningModule):  # type: ignore[misc] # checked witho
         return loss
 
     def on_train_batch_end(self, *_: Any) -> None:
-        if len(self.losses) == self.trainer.accumulate_grad_batches:
+        # An epoch may end within a step, which has fewer batches then.
+        if len(self.losses) == self.trainer.accumulate_grad_batches or self.trainer.is_last_batch:
             mean = self.trainer.strategy.reduce(torch.stack(self.losses).mean(), reduce_op="mean")
             self.losses = []
             report(self.global_step, float(mean), self.die_at)
@@ -40,7 +41,7 @@ class Training(lightning.LightningModule):  # type: ignore[misc] # checked witho
 
 
 def main() -> None:
-    args = arguments("Train with Lightning.")
+    args = arguments("Train with Lightning.", has_epochs=True)
     world = int(os.environ.get("WORLD_SIZE", "1"))
     trainer = lightning.Trainer(
         accelerator="cpu",
@@ -54,7 +55,8 @@ def main() -> None:
         enable_model_summary=False,
     )
     last = Path(args.folder, "last.ckpt")
-    data = WdsctlDataModule(train=partial(training_data, args.dataset))
+    training = partial(training_data, args.dataset, virtual_epoch_length=args.epoch // world)
+    data = WdsctlDataModule(train=training)
     trainer.fit(Training(args.die_at), datamodule=data, ckpt_path=str(last) if last.exists() else None)
 
 

@@ -39,7 +39,7 @@ class PrintLoss(TrainerCallback):  # type: ignore[misc]
 
 
 def main() -> None:
-    args = arguments("Train with transformers.")
+    args = arguments("Train with transformers.", has_epochs=True)
     train(args)
     gc.collect()  # trainer and model refer to each other
     if distributed.is_initialized():
@@ -53,9 +53,8 @@ def train(args: argparse.Namespace) -> None:
     options = TrainingArguments(args.folder, max_steps=args.steps, save_steps=SAVE_EVERY, logging_steps=1, **settings)
     world = distributed.get_world_size() if distributed.is_initialized() else 1
     options.gradient_accumulation_steps = BATCHES_PER_STEP // world
-    trainer = ByteTrainer(
-        NextByte(), options, train_dataset=partial(training_data, args.dataset), callbacks=[PrintLoss(args.die_at)]
-    )
+    data = partial(training_data, args.dataset, virtual_epoch_length=args.epoch // world)
+    trainer = ByteTrainer(NextByte(), options, train_dataset=data, callbacks=[PrintLoss(args.die_at)])
     trainer.train(resume_from_checkpoint=get_last_checkpoint(args.folder))
 
 

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.interop.trial import ROOT
+from tests.interop.trial import RANKS_RESUMED, ROOT, counts_epochs
 
 PAGE = ROOT / "docs" / "frameworks.md"
 ENVIRONMENTS = Path(sys.prefix) / "interop"
@@ -101,7 +101,9 @@ def try_framework(framework: Framework, packages: tuple[str, ...]) -> str:
             _run([python, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", path], _TRIAL_SECONDS)
     except RuntimeError as error:
         return f"| {framework.name} | {version} | no | it fails here: {_cell(str(error))} |"
-    return f"| {framework.name} | {version} | 2 to 3, after step {trial['resumed_at'] - 1} | same losses |"
+    resumed = f"2 to {' and '.join(map(str, RANKS_RESUMED))}, after step {trial['resumed_at'] - 1}"
+    within = "; within an epoch" if counts_epochs(script) else ""
+    return f"| {framework.name} | {version} | {resumed}{within} | same losses |"
 
 
 _VERSION = "import sys; from importlib.metadata import version; print(version(sys.argv[1]))"

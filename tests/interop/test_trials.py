@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.interop.__main__ import FRAMEWORKS, write_page
-from tests.interop.trial import EXAMPLES, Trial, a_dataset_of_texts, losses_of, try_example
+from tests.interop.trial import EXAMPLES, Trial, a_dataset_of_texts, counts_epochs, losses_of, try_example
 
 
 @pytest.mark.slow
@@ -32,6 +32,11 @@ def test_killed_training_resumes_on_other_ranks_with_same_losses(script: str, pa
 def test_make_interop_tries_every_example() -> None:
     scripts = {framework.script_for(packages) for framework in FRAMEWORKS for packages in framework.packages}
     assert scripts == {path.name for path in EXAMPLES.glob("train_*.py")}
+
+
+def test_trials_of_frameworks_that_count_epochs_resume_within_one() -> None:
+    scripts = [path.name for path in sorted(EXAMPLES.glob("train_*.py")) if counts_epochs(path.name)]
+    assert scripts == ["train_lightning.py", "train_transformers.py"]
 
 
 def test_losses_of_parses_printed_losses() -> None:

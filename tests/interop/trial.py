@@ -1,7 +1,8 @@
-"""The trial of an example of examples/integrations: uninterrupted, killed, and resumed on another number of ranks.
+"""The trial of an example of examples/integrations: uninterrupted, killed, and resumed on other numbers of ranks.
 
-One rank trains without interruption. Two ranks train and are killed by SIGKILL. Three ranks resume. All losses must
-equal those of the uninterrupted training.
+One rank trains without interruption. Two ranks train and are killed by SIGKILL. Three ranks resume, and one rank does
+from the same checkpoint. If the example counts epochs, two ranks also resume within an epoch whose batches accumulation
+does not divide. All losses must equal those of the uninterrupted training.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.loader.datasets import Parts, a_dataset
@@ -23,14 +25,17 @@ ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples" / "integrations"
 
 STEPS, DIES_AT = 8, 5
-_RANKS_KILLED, _RANKS_RESUMED = 2, 3
+_RANKS_KILLED = 2
+RANKS_RESUMED = (3, 1)
+#: Of all ranks in an epoch of the examples that count epochs: two whole steps and one of 4 batches.
+_EPOCH_BATCHES = 16
 _GLOO_ABORT = "terminate called without an active exception"
 _TIMEOUT_SECONDS = 280
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """`resumed_at`: the first step of the resumed training. `problem`: empty if all losses were equal."""
+    """`resumed_at`: the first step of the resumed trainings. `problem`: empty if all losses were equal."""
 
     problem: str
     resumed_at: int = 0
@@ -46,21 +51,50 @@ def a_dataset_of_texts(folder: Path) -> str:
 
 
 def try_example(script: str, dataset: str, folder: Path, python: str = sys.executable) -> Trial:
-    """Run an example three times. Raises RuntimeError with what a process printed if it fails."""
+    """Run an example on all numbers of ranks. Raises RuntimeError with what a process printed if it fails."""
     command = [python, str(EXAMPLES / script), dataset]
-    expected = losses_of(run_ranks([*command, str(folder / "alone"), f"--steps={STEPS}"], 1))
+    trial = _try_command(command, folder / "endless", RANKS_RESUMED)
+    if trial.problem or not counts_epochs(script):
+        return trial
+    epochs = _try_command([*command, f"--epoch={_EPOCH_BATCHES}"], folder / "epochs", (_RANKS_KILLED,))
+    return replace(epochs, problem=f"with epochs, {epochs.problem}") if epochs.problem else trial
+
+
+def counts_epochs(script: str) -> bool:
+    """Whether an example has the option `--epoch`."""
+    return "has_epochs=True" in (EXAMPLES / script).read_text(encoding="utf-8")
+
+
+def _try_command(command: Sequence[str], folder: Path, ranks_resumed: Sequence[int]) -> Trial:
+    expected = losses_of(run_ranks([*_in_folder(command, folder / "alone"), f"--steps={STEPS}"], 1))
     if sorted(expected) != list(range(1, STEPS + 1)):
         return Trial(f"undisturbed, it printed the losses of the steps {sorted(expected)}")
-    saved = str(folder / "saved")
-    killed = losses_of(run_ranks([*command, saved, f"--steps={STEPS}", f"--die-at={DIES_AT}"], _RANKS_KILLED))
-    resumed = losses_of(run_ranks([*command, saved, f"--steps={STEPS}"], _RANKS_RESUMED))
-    if max(killed, default=0) != DIES_AT or not resumed or min(resumed) == 1 or max(resumed) != STEPS:
-        return Trial(f"it trained the steps {sorted(killed)} until the kill, and then {sorted(resumed)}")
-    for when, losses in (("before the kill", killed), ("after the resume", resumed)):
-        for step, loss in losses.items():
-            if abs(loss - expected[step]) > 1e-4:
-                return Trial(f"{when}, the loss of step {step} is {loss}, and {expected[step]} undisturbed")
-    return Trial("", min(resumed))
+    saved = folder / "saved"
+    output = run_ranks([*_in_folder(command, saved), f"--steps={STEPS}", f"--die-at={DIES_AT}"], _RANKS_KILLED)
+    killed = losses_of(output)
+    problem = _problem("before the kill", killed, expected)
+    first = 0
+    for world in ranks_resumed:
+        copy = shutil.copytree(saved, folder / f"saved-{world}")
+        resumed = losses_of(run_ranks([*_in_folder(command, copy), f"--steps={STEPS}"], world))
+        if max(killed, default=0) != DIES_AT or not resumed or min(resumed) == 1 or max(resumed) != STEPS:
+            return Trial(f"it trained the steps {sorted(killed)} until the kill, and then {sorted(resumed)}")
+        problem = problem or _problem(f"after the resume on {world} ranks", resumed, expected)
+        first = min(resumed)
+    return Trial(problem, first)
+
+
+def _in_folder(command: Sequence[str], folder: Path) -> list[str]:
+    """The command with the folder as the second argument of the script."""
+    return [*command[:3], str(folder), *command[3:]]
+
+
+def _problem(when: str, losses: dict[int, float], expected: dict[int, float]) -> str:
+    """The first loss that differs; empty if none does."""
+    for step, loss in losses.items():
+        if abs(loss - expected[step]) > 1e-4:
+            return f"{when}, the loss of step {step} is {loss}, and {expected[step]} undisturbed"
+    return ""
 
 
 def losses_of(output: str) -> dict[int, float]:
