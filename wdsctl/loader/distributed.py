@@ -21,7 +21,6 @@ from wdsctl.loader.recipe.dataset import BaseDataset, TrainDataset
 from wdsctl.loader.recipe.worker_config import WorkerConfig
 from wdsctl.loader.run.build import has_random_hooks
 from wdsctl.loader.run.rank_stream import RankStream
-from wdsctl.loader.runtime.randomness import preserve_generators
 
 if TYPE_CHECKING:
     import torch
@@ -367,8 +366,7 @@ class RankBalancer:
 
     def _draw_padding(self, stream: RankStream) -> Any:
         if self._last_batch is None:
-            with preserve_generators():
-                self._last_batch = stream.make_padding_batch()
+            self._last_batch = stream.make_padding_batch()
         if self._last_batch is None:
             raise LoaderError(
                 "this rank has no batch of this pass to pad with",

@@ -32,7 +32,6 @@ from wdsctl.loader.run.engine import RuntimeOptions, open_tracer
 from wdsctl.loader.run.rank_stream import RankStream
 from wdsctl.loader.runtime.failures import Stats
 from wdsctl.loader.runtime.logs import logger
-from wdsctl.loader.runtime.randomness import preserve_generators
 from wdsctl.loader.stores.cache import CachePool
 
 if TYPE_CHECKING:
@@ -259,9 +258,8 @@ class Loader:
                 f"{restore_key!r} is not a restore key", hint="pass the `__restore_key__` of a sample or a batch"
             )
         run = self._open_stream()
-        with preserve_generators():
-            handler = self._dataset.worker_config.restore_error_handler
-            return restore_by_key(run.streams, run.pipeline, restore_key, handler)
+        handler = self._dataset.worker_config.restore_error_handler
+        return run.run_hooks(partial(restore_by_key, run.streams, run.pipeline, restore_key, handler))
 
     def can_restore_sample(self) -> bool:
         """Always True, because hooks are seeded by their samples. For compatibility with Energon."""

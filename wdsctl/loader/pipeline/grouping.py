@@ -202,7 +202,7 @@ class GroupCursor:
         """Add an item to its group. None if the criterion fails on it."""
         if self._stage.seed is not None:
             seed_all(hash_one_value(self._stage.seed, item.origin_hash))
-        begin_hook(item.origin_hash)
+        before = begin_hook(item.origin_hash)
         try:
             key, size = self._stage.group_of(item.value)
             group = self._groups.get(key) or WaitingGroup(size, [])
@@ -218,7 +218,7 @@ class GroupCursor:
             self._failures.record_failure("batch_group_criterion", error, item.value, where, self._stage.tolerance)
             return None
         finally:
-            end_hook()
+            end_hook(before)
         self._failures.record_success("batch_group_criterion")
         self._groups[key] = group
         group.numbered_items.append((self._next_number, item))

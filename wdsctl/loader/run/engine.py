@@ -191,12 +191,14 @@ class RuntimeOptions:
     tracer: TraceWriter | None = None
 
 
-def pool_options(workers: WorkerConfig, runtime_options: RuntimeOptions, streams: OpenBlend) -> PoolOptions:
+def pool_options(
+    workers: WorkerConfig, runtime_options: RuntimeOptions, streams: OpenBlend, *, has_watchdog: bool
+) -> PoolOptions:
     return PoolOptions(
         start_method=_usable_start_method(workers.start_method, streams),
         ring_bytes=runtime_options.ring_bytes,
-        timeout_seconds=runtime_options.watchdog_timeout_seconds,
-        first_timeout_seconds=runtime_options.watchdog_initial_timeout_seconds,
+        timeout_seconds=runtime_options.watchdog_timeout_seconds if has_watchdog else None,
+        first_timeout_seconds=runtime_options.watchdog_initial_timeout_seconds if has_watchdog else None,
     )
 
 

@@ -126,6 +126,9 @@ class LaneTurns:
         if isinstance(self._dataset, ValDataset):
             check_lane_count(self._dataset, len(progress.position.layout.lanes))
 
+    def use_worker(self) -> None:
+        self._workers = replace(self._workers, num_workers=1)
+
     def begin(self, progress: RankProgress) -> RankProgress:
         """Split lanes first, if this training has lanes that its ranks do not divide."""
         position = self._split_lanes(progress)

@@ -80,6 +80,9 @@ class RangeTurns:
     def check_ranks(self, progress: RankProgress) -> None:
         """Do nothing: a rank without ranges means that the pass has fewer ranges than ranks."""
 
+    def use_worker(self) -> None:
+        self.worker_count = 1
+
     def begin(self, progress: RankProgress) -> RankProgress:
         world = self._workers.world_size
         self._first_number = progress.batches_drawn + self._workers.rank

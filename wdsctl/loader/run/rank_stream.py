@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from wdsctl.core.checkpoint.state import shorten_list
@@ -27,12 +29,14 @@ from wdsctl.loader.run.build import has_random_hooks
 from wdsctl.loader.run.engine import PrefetchEngine, RuntimeOptions, pool_options
 from wdsctl.loader.run.lane_runner import DrawnBatch
 from wdsctl.loader.run.lane_turns import LaneTurns
+from wdsctl.loader.run.own_worker import call_in_worker, log_own_worker
 from wdsctl.loader.run.range_turns import RangeTurns
 from wdsctl.loader.run.turns import RankProgress, TurnPlan
 from wdsctl.loader.runtime.failure_rates import FailureRates
 from wdsctl.loader.runtime.failures import FatalSampleError, Stats
 from wdsctl.loader.runtime.logs import logger
-from wdsctl.loader.runtime.randomness import preserve_generators
+from wdsctl.loader.runtime.randomness import is_alone_with_generators, preserve_generators
+from wdsctl.loader.workers.options import PoolOptions
 
 
 class OfferedBatch(NamedTuple):
@@ -72,6 +76,7 @@ class RankStream:
         self._runtime_options = runtime_options
         # Workers have generators of their own; this process shares the caller's.
         self._keeps_generators = has_random_hooks(dataset) and not workers.num_workers
+        self._has_own_worker = False  # without being requested
         self.is_endless = isinstance(dataset, TrainDataset) and dataset.repeat
         self._counts_ranges = not self.is_endless and is_count_preserving(dataset)
         self._virtual_epoch_length = dataset.virtual_epoch_length if isinstance(dataset, TrainDataset) else 0
@@ -106,6 +111,7 @@ class RankStream:
 
         Raises StopIteration at the end of a virtual epoch, and at the end of a pass until the next one is begun.
         """
+        self._move_hooks_if_shared()
         with preserve_generators() if self._keeps_generators else nullcontext():
             while True:
                 progress, offered = self.pending
@@ -187,9 +193,20 @@ class RankStream:
         return length if self._batch_limit is None else min(length, self._batch_limit)
 
     def make_padding_batch(self) -> Any:
-        """Make a batch of the current pass again in this process, of this rank if it has one, without counting it; None
-        if the pass has no batch."""
-        return self._turns.make_padding_batch(self.pending[0])
+        """Make a batch of the current pass again, of this rank if it has one, without counting it; None if the pass has
+        no batch."""
+        return self.run_hooks(partial(self._turns.make_padding_batch, self.pending[0]))
+
+    def run_hooks(self, call: Callable[[], Any]) -> Any:
+        """The result of a call that runs hooks apart from the batches: a sample or a batch."""
+        if is_alone_with_generators():
+            with preserve_generators():
+                return call()
+        options = self._pool_options(has_watchdog=False)
+        if not has_random_hooks(self._dataset) or options.start_method != "fork":  # the call cannot be pickled
+            return call()
+        log_own_worker()
+        return call_in_worker(call, self.streams.sources, options)
 
     def record_padding(self) -> None:
         """Count a turn in which this rank had no batch of its own: it had no turn, or has drawn one without a batch."""
@@ -259,6 +276,7 @@ class RankStream:
 
     def start(self) -> None:
         """Start the workers, if there are any."""
+        self._move_hooks_if_shared()
         if self._turns.worker_count:
             self._start_workers()
 
@@ -269,6 +287,15 @@ class RankStream:
                 self._engine.close()
             self.streams.close()
         finally:  # also after an interrupt: do not keep a closed engine
+            self._begin_turns(self.pending[0])
+
+    def _move_hooks_if_shared(self) -> None:
+        """In a thread, run hooks in a worker process from now on: all threads share the generators of this process. The
+        batches stay the same; one that was drawn and not accepted is drawn again."""
+        if self._keeps_generators and not is_alone_with_generators():
+            log_own_worker()
+            self._keeps_generators, self._has_own_worker = False, True
+            self._turns.use_worker()
             self._begin_turns(self.pending[0])
 
     def _draw_next(self, progress: RankProgress) -> OfferedBatch | None:
@@ -308,6 +335,8 @@ class RankStream:
             if self._counts_ranges
             else LaneTurns(self._dataset, streams, self._bans, pass_number=pass_number, is_tracing=is_tracing)
         )
+        if self._has_own_worker:
+            self._turns.use_worker()
 
     def _restore_progress(self, saved: LoaderState, *, strict: bool) -> RankProgress:
         """The progress of a state; the run adopts what the datasets have become at the end of the epoch or pass."""
@@ -342,9 +371,12 @@ class RankStream:
                 worker_count=turns.worker_count,
                 depth=self._workers.prefetch_factor,
                 expected_turns=expected_turns,
-                options=pool_options(self._workers, self._runtime_options, self.streams),
+                options=self._pool_options(has_watchdog=not self._has_own_worker),
             )
         return self._engine
+
+    def _pool_options(self, *, has_watchdog: bool) -> PoolOptions:
+        return pool_options(self._workers, self._runtime_options, self.streams, has_watchdog=has_watchdog)
 
 
 def _warn_of_later_generations(streams: OpenBlend) -> None:

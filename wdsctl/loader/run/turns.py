@@ -58,6 +58,9 @@ class TurnPlan(TaskPlan, Protocol):
     def check_ranks(self, progress: RankProgress) -> None:
         """Raise LoaderError WDS545 if some ranks have no batch of a pass and uneven="drop" would drop all others."""
 
+    def use_worker(self) -> None:
+        """Run tasks in one worker process from the next `begin` on, although none was requested."""
+
     def begin(self, progress: RankProgress) -> RankProgress:
         """Count turns from here; returns the progress with which they begin."""
 

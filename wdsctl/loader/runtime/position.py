@@ -32,14 +32,17 @@ def within_batch(index: int) -> Iterator[None]:
         _position.batch_index = before
 
 
-def begin_hook(origin_hash: int) -> None:
-    """A hook begins, for the input with this hash."""
+def begin_hook(origin_hash: int) -> int | None:
+    """A hook begins, for the input with this hash. Returns what `end_hook` takes: a hook may run within one of another
+    loader."""
+    before = _position.sample_index
     _position.sample_index = origin_hash & _INDEX_MASK
+    return before
 
 
-def end_hook() -> None:
+def end_hook(before: int | None) -> None:
     """The hook has returned, or has yielded an output."""
-    _position.sample_index = None
+    _position.sample_index = before
 
 
 def current_sample_index() -> int:

@@ -7,6 +7,7 @@ those of the caller are restored after it.
 from __future__ import annotations
 
 import random
+import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,12 @@ def restore_generators(states: tuple[Any, ...]) -> None:
     torch.default_generator.set_state(of_torch)
     np.random.set_state(of_numpy)  # noqa: NPY002 - see above
     random.setstate(of_random)
+
+
+def is_alone_with_generators() -> bool:
+    """Whether hooks may use the generators of this process: in its main thread, where training draws from them, too. In
+    any other thread, both would draw the numbers of the other."""
+    return threading.current_thread() is threading.main_thread()
 
 
 @contextmanager

@@ -97,11 +97,11 @@ class Hook:
     def run(self, value: Any, origin_hash: int, failures: FailureTracker, where: Callable[[Any], str]) -> Any:
         """Run the hook: returns an output, a generator of outputs, or NO_OUTPUT."""
         seed_all(hash_one_value(self.seed, origin_hash))
-        begin_hook(origin_hash)
+        before = begin_hook(origin_hash)
         try:
             return self.run_unseeded(value, failures, where)
         finally:
-            end_hook()
+            end_hook(before)
 
     def run_unseeded(self, value: Any, failures: FailureTracker, where: Callable[[Any], str]) -> Any:
         """Run a function of ours, which draws no random numbers."""
@@ -141,7 +141,7 @@ class Hook:
         """The outputs of a generator."""
         base = hash_one_value(self.seed, origin_hash)
         for step in count(1):
-            begin_hook(origin_hash)
+            before = begin_hook(origin_hash)
             try:
                 output = self._require_output(next(steps, NO_OUTPUT), "yielded")
             except SkipSample as skip:
@@ -151,7 +151,7 @@ class Hook:
                 failures.record_failure(self.name, error, value, where(value), self.tolerance)
                 return
             finally:
-                end_hook()
+                end_hook(before)
             failures.record_success(self.name)
             if output is NO_OUTPUT:
                 return

@@ -58,7 +58,8 @@ def died_twice_error(worker: int, exit_description: str, activity: str, stack_du
     """The error for a task that ended two workers: a third would end too."""
     return LoaderError(
         join_lines(f"worker {worker} {exit_description}, the second time at the same task", *stack_dump.splitlines()),
-        hint="pass num_workers=0 to see the failure in this process, or exclude the sample with ban",
+        hint="pass num_workers=0 and use the loader in the main thread to see the failure in this process, or exclude "
+        "the sample with ban",
         where=activity,
         code="WDS530",
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import re
 import signal
 import socket
 import subprocess
@@ -198,11 +199,11 @@ def _fork_server_process(
 ) -> _ForkedProcess:
     parent = os.getpid()
     flush_output()
-    with warnings.catch_warnings():
-        # Other threads may run in this process. The child runs none of their code and takes none of their locks; Python
-        # and the C library reinitialize their own locks in a forked child.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        pid = os.fork()
+    # Other threads may run in this process. The child runs none of their code and takes none of their locks; Python and
+    # the C library reinitialize their own locks in a forked child. `catch_warnings` would change the filters of all
+    # threads, and undo what they change meanwhile.
+    warnings.filterwarnings("ignore", category=DeprecationWarning, module=re.escape(__name__))
+    pid = os.fork()
     if not pid:
         consumer_socket.close()
         run_forked(lambda: serve(server_socket, runner_factory, parent))
