@@ -104,6 +104,10 @@ class Loader:
             return self._dataset.virtual_epoch_length
         run = self._open_stream()
         if run.is_endless:
+            samples = sum(source.n for source in run.streams.sources if not source.is_member)
+            epoch = self._dataset.count_epoch_batches(samples)
+            if epoch is not None:
+                return epoch
             raise TypeError(
                 "an endless training has no length: pass virtual_epoch_length to get_train_dataset; if a torch "
                 "DataLoader asked, iterate over the Loader itself"

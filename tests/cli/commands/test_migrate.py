@@ -39,6 +39,20 @@ def test_migrate_exits_with_1_for_manual_changes(wdsctl: Wdsctl, tmp_path: Path)
     assert "train.py:2: by hand: BlendDataset: write a blend file" in wdsctl("migrate", script).stdout
 
 
+def test_migrate_lists_hand_work_first_and_repeated_notes_once(wdsctl: Wdsctl, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    calls = "e.get_train_dataset(p, handler=h)\n" * 3
+    script.write_text(f"import megatron.energon as e\n{calls}e.BlendDataset(a)\n")
+
+    lines = wdsctl("migrate", script).stdout.splitlines()
+
+    assert ":5: by hand: BlendDataset" in lines[0]
+    assert [line for line in lines if "handler=" in line] == [
+        line for line in lines if line.endswith("in 2 more lines)")
+    ]
+    assert len(lines) == 4
+
+
 def test_migrate_diff_and_write_exclude_each_other(wdsctl: Wdsctl, tmp_path: Path) -> None:
     assert wdsctl("migrate", tmp_path, "--diff", "--write").code == 2
 

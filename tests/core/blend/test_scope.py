@@ -45,6 +45,14 @@ def test_outer_subflavors_override_inner() -> None:
     assert parent.subflavors == {"a": 1, "b": 1, "c": {"d": 2}}
 
 
+def test_tags_of_energon_8_are_subflavors() -> None:
+    parent = make_child(make_child(TOP, subflavors={"a": 1, "b": 1}), tags={"b": 2, "c": 3})
+
+    assert parent.subflavors == {"a": 1, "b": 1, "c": 3}
+    with pytest.raises(DatasetError, match="two names of the same key"):
+        make_child(TOP, tags={"a": 1}, subflavors={"a": 1})
+
+
 def test_v1_subflavor_becomes_reserved_subflavor() -> None:
     assert make_child(TOP, subflavor="x", subflavors={"a": 1}).subflavors == {"__subflavor__": "x", "a": 1}
 

@@ -47,6 +47,7 @@ def test_node_kind_refuses_missing_or_conflicting_keys(node: Any, entry_of: str,
         "__module__: megatron.energon\n__class__: MetadatasetV2\n",
         "__module__: megatron.energon.metadataset\n__class__: Metadataset\n",
         "__class__: MetadatasetV2\n",
+        "__module__: megatron.energon\n__class__: Recipe\n",
         "__module__: wdsctl.loader\n__class__: MetadatasetV2\n",
     ],
 )

@@ -140,6 +140,7 @@ def test_unreadable_config_by_permission_raises_permission_denied(tmp_path: Path
             "__module__: megatron.energon\n__class__: CrudeWebdataset\nsubflavors:\n  kind: pages\n",
             DatasetConfig(CRUDE, {}, {"kind": "pages"}),
         ),
+        ("sample_type: CrudeSample\ntags: {kind: pages}\n", DatasetConfig(CRUDE, {}, {"kind": "pages"})),
         (
             "__module__: megatron.energon\n__class__: CaptioningWebdataset\nfield_map: {image: jpg, caption: txt}\n",
             DatasetConfig("CaptioningSample", {"image": "jpg", "caption": "txt"}),
@@ -226,6 +227,7 @@ def test_sample_loader_and_part_filter_are_named_and_not_run() -> None:
         ("sample_type: CrudeSample\nsplit:\n  shares: {a: 1}\n  by: shrad\n", ":4", "by: expected", "mean shard?"),
         ("sample_type: CrudeSample\nsplit:\n  shares: {a: 1}\n  seed: x\n", ":4", "seed: expected a whole number", ""),
         ("sample_type: CrudeSample\nsubflavors: 3\n", ":2", "subflavors: expected", ""),
+        ("sample_type: CrudeSample\ntags: {a: 1}\nsubflavors: {}\n", ":2", "two names of the same key", "subflavors"),
         ("a: [\n", ":2", "invalid file", "check this line"),
     ],
 )

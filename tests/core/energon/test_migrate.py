@@ -156,6 +156,27 @@ def test_uses_without_counterpart_need_hand_work(program: str, expected: list[tu
     assert find_uses(program, "hand") == expected
 
 
+def test_attributes_of_replaced_names_need_hand_work() -> None:
+    program = "from megatron.energon import CrudeWebdataset as C\nC.prepare_dataset('x')\nkeep = C\n"
+
+    assert find_uses(program, "hand") == [(2, "CrudeWebdataset.prepare_dataset")]
+
+
+def test_factories_may_be_derived_from_but_open_no_datasets() -> None:
+    program = """\
+        from megatron.energon.flavors.webdataset.base_webdataset import BaseWebdatasetFactory
+        from megatron.energon.flavors.webdataset import DefaultDecoderWebdatasetFactory
+
+        class Chats(DefaultDecoderWebdatasetFactory[int]):
+            pass
+
+        BaseWebdatasetFactory.prepare_dataset("path", [])
+        DefaultDecoderWebdatasetFactory("path")
+        """
+
+    assert find_uses(program, "hand") == [(8, "DefaultDecoderWebdatasetFactory(...)")]
+
+
 def test_use_that_needs_hand_work_has_hint() -> None:
     program = "from megatron.energon import BlendDataset\nBlendDataset((a, 1))"
     assert find_hints(program) == ["write a blend file, or pass a Blender to get_train_dataset"]

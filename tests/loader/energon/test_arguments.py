@@ -13,17 +13,20 @@ from typing import Any
 
 import pytest
 
+import wdsctl.loader
 from tests.energon import an_energon_dataset, an_energon_jsonl
 from tests.loader.datasets import Raw, a_dataset
 from wdsctl.core.errors import InputError, UsageError
-from wdsctl.loader import open_store
+from wdsctl.loader import energon, open_store
 from wdsctl.loader.energon import (
+    CrudeSample,
     DefaultTaskEncoder,
     LimitDataset,
     NoCachePool,
     RepeatDataset,
     SampleDecoder,
     TaskEncoder,
+    TextSample,
     WorkerConfig,
     get_loader,
     get_savable_loader,
@@ -34,6 +37,7 @@ from wdsctl.loader.energon import (
     traverse_metadataset,
 )
 from wdsctl.loader.energon.cache import DecodeFileStore, MockLazy, SystemFileStore
+from wdsctl.loader.energon.epathlib import EPath
 
 
 class FailingEncoder(Raw):
@@ -155,6 +159,7 @@ def test_metadataset_is_traversed_and_validated(tmp_path: Path) -> None:
 
     datasets = traverse_metadataset(tmp_path / "blend.yaml", split_part="train")
 
+    assert {type(each.path) for each in datasets} == {EPath}
     assert [(os.path.basename(each.path), each.split_part, each.subflavors) for each in datasets] == [
         ("images", "train", {"a": 1}),
         ("images", "val", {}),
@@ -196,3 +201,40 @@ def test_mock_lazy_returns_function_result() -> None:
 def test_worker_debug_path_warns() -> None:
     with pytest.warns(UserWarning, match="WDS523"):
         WorkerConfig(worker_debug_path="log-{worker_id}.jsonl")
+
+
+def test_length_of_endless_training_is_one_epoch(path: str) -> None:
+    """Elsewhere it has none, because trainers end epochs by it."""
+    for world_size, batch_size, expected in ((1, 4, 4), (1, 5, 4), (2, 4, 2), (2, 3, 3)):
+        workers = WorkerConfig(rank=0, world_size=world_size)
+        dataset = get_train_dataset(path, batch_size=batch_size, task_encoder=Raw(), worker_config=workers)
+        assert (len(dataset), len(get_savable_loader(dataset))) == (expected, expected)
+    assert len(get_train_dataset(path, batch_size=3, batch_drop_last=True, task_encoder=Raw())) == 5
+    assert len(get_val_dataset(path, batch_size=3, task_encoder=Raw())) == 2
+    with pytest.raises(TypeError, match="endless training has no length"):
+        len(wdsctl.loader.get_loader(wdsctl.loader.get_train_dataset(path, task_encoder=Raw())))
+
+
+def test_dataset_config_is_that_of_its_loader(path: str) -> None:
+    dataset = get_train_dataset(path, batch_size=4, task_encoder=Raw())
+
+    assert dataset.config() == get_savable_loader(dataset).config()
+    assert WorkerConfig(rank=1, world_size=2, num_workers=3).config() == {
+        "rank": 1,
+        "world_size": 2,
+        "num_workers": 3,
+        "data_parallel_group": None,
+    }
+
+
+def test_sample_type_argument_is_checked(path: str) -> None:
+    dataset = get_val_dataset(path, batch_size=4, task_encoder=Raw(), sample_type=CrudeSample)
+    assert len(list(get_loader(dataset))) == 1
+
+    wrong = get_val_dataset(path, batch_size=4, task_encoder=Raw(), sample_type=TextSample)
+    with pytest.raises(UsageError, match="sample_type is TextSample, but the samples are CrudeSample"):
+        next(iter(get_loader(wrong)))
+
+
+def test_blender_is_importable_from_room_whose_hints_name_it() -> None:
+    assert energon.Blender is wdsctl.loader.Blender

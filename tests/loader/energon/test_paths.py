@@ -80,3 +80,7 @@ def test_merge_transform_applies_transforms_in_order() -> None:
     assert len({str(each) for each in results}) == 2
     with pytest.raises(UsageError, match="not a transform"):
         MergeTransform([3])  # type: ignore[list-item]
+
+
+def test_absolute_path_is_path_itself() -> None:
+    assert EPath("/data/x").absolute() == EPath("/data/x")

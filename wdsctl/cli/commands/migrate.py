@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
@@ -68,12 +69,14 @@ def render_uses(report: MigrationReport) -> Iterator[RenderableType]:
     from wdsctl.cli.formatting import escape_line
     from wdsctl.core.text import pluralize
 
+    yield from _by_hand(report)
+    repeated = Counter((use.found, use.becomes) for use in report.uses if use.kind in ("same", "note"))
     for use in report.uses:
         if use.kind == "rewrite":
             yield escape_line(f"{use.path}:{use.line}: {use.found} -> {use.becomes}")
-        elif use.kind != "hand":
-            yield escape_line(f"{use.path}:{use.line}: unchanged: {use.found}: {use.becomes}")
-    yield from _by_hand(report)
+        elif use.kind != "hand" and (count := repeated.pop((use.found, use.becomes), 0)):
+            more = f" (and in {pluralize(count - 1, 'more line')})" if count > 1 else ""
+            yield escape_line(f"{use.path}:{use.line}: unchanged: {use.found}: {use.becomes}{more}")
     changed = pluralize(len(report.changed), "file")
     if not report.uses:
         yield f"no use of Energon in {pluralize(report.files, 'file')}"

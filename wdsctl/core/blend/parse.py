@@ -66,7 +66,7 @@ ENTRY_KEYS_BY_KIND: dict[str, tuple[str, ...]] = {
 }
 
 _CLASS_KEYS = ("__module__", "__class__")
-_ENERGON_CLASSES = ("MetadatasetV2", "Metadataset")
+_ENERGON_CLASSES = ("MetadatasetV2", "Metadataset", "Recipe")  # Recipe: MetadatasetV2 in version 8
 _DATASET_YAML_KEYS = frozenset({"sample_type", "field_map"})
 _HINT = "write one of path, blend, blend_epochized, concat, join"
 _WEIGHT_UNITS: tuple[WeightUnit, ...] = ("samples", "tokens")

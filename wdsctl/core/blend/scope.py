@@ -117,7 +117,7 @@ def _subset_error(message: str, location: NodeLocation) -> DatasetError:
 
 
 #: The keys that any node may have.
-COMMON_NODE_KEYS = ("split_part", "subflavors", "shuffle_over_epochs_multiplier", "subset")
+COMMON_NODE_KEYS = ("split_part", "subflavors", "tags", "shuffle_over_epochs_multiplier", "subset")
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +211,13 @@ def _subflavors(node: Node) -> dict[str, Any]:
     own: dict[str, Any] = {}
     if "subflavor" in node.value:  # of V1
         own["__subflavor__"] = text_value(node, "subflavor")
-    if "subflavors" in node.value:
-        own |= {key: node_value(value) for key, value in mapping_value(node, "subflavors").items()}
+    if "subflavors" in node.value and "tags" in node.value:
+        raise blend_error(
+            "subflavors and tags are two names of the same key",
+            node.location_of("tags"),
+            hint="write all of them under subflavors; Energon 8 names them tags",
+        )
+    for name in ("subflavors", "tags"):
+        if name in node.value:
+            own |= {key: node_value(value) for key, value in mapping_value(node, name).items()}
     return own

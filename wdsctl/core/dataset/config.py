@@ -51,6 +51,7 @@ CONFIG_VERSION = 1
 _SAMPLE_KEYS = ("sample_type", "field_map", "optional", "drawn_on", "sample_loader", "part_filter", "subflavors")
 _KNOWN_KEYS = ("version", *_SAMPLE_KEYS, "key_until", "refs", "sequences", "split", "split_sets", "exclude")
 _ENERGON_KEYS = ("__module__", "__class__")
+_TAGS = "tags"  # Energon 8 names subflavors so
 _FUNCTION_SPEC = re.compile(r"[^\W\d][\w-]*\.py:[^\W\d]\w*")  # a function in a file beside dataset.yaml
 _HEADER = (
     "# What the samples of this dataset are. Edit it by hand; wdsctl never overwrites your changes unless asked"
@@ -126,7 +127,10 @@ def parse_config(text: str, path: str = "dataset.yaml") -> DatasetConfig:
     data = document.data
     if not isinstance(data, dict):
         raise config_error("expected `sample_type:` and other keys, found " + describe_value(data), path)
-    check_known_keys(document, (), (*_KNOWN_KEYS, *_ENERGON_KEYS))
+    check_known_keys(document, (), (*_KNOWN_KEYS, *_ENERGON_KEYS, _TAGS))
+    if "subflavors" in data and _TAGS in data:
+        hint = "write all of them under subflavors; Energon 8 names them tags"
+        raise config_error("subflavors and tags are two names of the same key", document.where(_TAGS), hint=hint)
     version = data.get("version", CONFIG_VERSION)
     if type(version) is not int or version < 1:
         raise config_error(
@@ -145,7 +149,7 @@ def parse_config(text: str, path: str = "dataset.yaml") -> DatasetConfig:
         sample_type=sample_type,
         field_map=field_map,
         optional=_parse_optional(document, sample_type, field_map),
-        subflavors=get_section(document, "subflavors"),
+        subflavors=get_section(document, _TAGS if _TAGS in data else "subflavors"),
         split=parse_split_section(document, "split") if data.get("split") is not None else None,
         sample_loader=_parse_function(document, "sample_loader") if data.get("sample_loader") is not None else "",
         part_filter=_parse_part_filter(document),

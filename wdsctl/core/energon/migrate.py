@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from io import BytesIO
 from typing import Literal, NamedTuple
 
-from wdsctl.core.energon.names import ENERGON_PACKAGE, NAMES_BY_MODULE, OUR_PACKAGE, REPLACEMENTS
+from wdsctl.core.energon.names import ENERGON_PACKAGE, FACTORIES, NAMES_BY_MODULE, OUR_PACKAGE, REPLACEMENTS
 from wdsctl.core.errors import InputError, translate_os_errors
 from wdsctl.core.files import replace_atomically
 
@@ -169,6 +169,9 @@ class _Scan(ast.NodeVisitor):
         module = self._module_of(node.value)
         if module is not None and not self._is_module(module, node.attr):
             self._check_name(node, module, node.attr, is_used=True)
+        owner = self._names.get(node.value.id) if isinstance(node.value, ast.Name) else None
+        if owner in REPLACEMENTS:
+            self._add(node, "hand", f"{owner}.{node.attr}", REPLACEMENTS[owner])
         self.generic_visit(node)
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
@@ -185,8 +188,9 @@ class _Scan(ast.NodeVisitor):
 
     def visit_Call(self, node: ast.Call) -> None:
         name = self._called_name(node)
-        if name in REPLACEMENTS and isinstance(node.func, ast.Name):
-            self._add(node, "hand", f"{name}(...)", REPLACEMENTS[name])
+        instead = REPLACEMENTS.get(name or "") or FACTORIES.get(name or "")
+        if instead is not None and isinstance(_unsubscripted(node.func), ast.Name):
+            self._add(node, "hand", f"{name}(...)", instead)
         if name in _FUNCTIONS_WITH_NOTES:
             for argument in node.keywords:
                 if argument.arg in _ARGUMENT_NOTES:

@@ -328,6 +328,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "Blender":  # which Energon does not have, but its replacements name
+        return import_module("wdsctl.core.blend").Blender
     if name in _MODULE_OF:
         with require_packages(f"wdsctl.loader.energon.{name}"):
             return getattr(import_module(f"wdsctl.loader.{_MODULE_OF[name]}"), name)

@@ -88,6 +88,10 @@ class EPath:
         """The path or URL, without passwords."""
         return redact_secrets(self._text)
 
+    def absolute(self) -> EPath:
+        """The path itself: all are absolute."""
+        return self
+
     def is_local(self) -> bool:
         return not is_url(self._text)
 

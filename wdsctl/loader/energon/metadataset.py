@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
-from wdsctl.core.blend import DatasetReference, list_split_names, read_blend, traverse
+from wdsctl.core.blend import list_split_names, read_blend, traverse
+from wdsctl.loader.energon.epathlib import EPath
 from wdsctl.loader.energon.replaced import replaced
 from wdsctl.loader.energon.submodules import publish_submodules
 
@@ -38,14 +39,15 @@ MetadatasetV2 = replaced("MetadatasetV2")
 load_dataset = replaced("load_dataset")
 
 
-def traverse_metadataset(
-    path: str | os.PathLike[str] | Mapping[str, Any], *, split_part: str
-) -> list[DatasetReference]:
-    """The datasets that a metadataset names for a split, flat and in order: path, split, stores and subflavors.
+def traverse_metadataset(path: str | os.PathLike[str] | Mapping[str, Any], *, split_part: str) -> list[Any]:
+    """The datasets that a metadataset names for a split, flat and in order: `path` (an EPath), `split_part`, `aux` and
+    `subflavors`.
 
     The members of a join follow one another, the primary first. Raises what `read_blend` raises.
     """
-    return traverse(read_blend(_as_blend(path), split_part=split_part, mode="val"))
+    references = traverse(read_blend(_as_blend(path), split_part=split_part, mode="val"))
+    paths: list[Any] = [EPath(each.path) for each in references]
+    return [each._replace(path=path) for each, path in zip(references, paths, strict=True)]
 
 
 def prepare_metadataset(path: str | os.PathLike[str] | Mapping[str, Any]) -> None:

@@ -32,6 +32,7 @@ from wdsctl.loader.reading.source import SplitSource
 from wdsctl.loader.reading.user_code import resolve_user_code
 from wdsctl.loader.recipe.dataset import BaseDataset, locate_errors
 from wdsctl.loader.runtime.logs import logger
+from wdsctl.loader.samples import CrudeSample, find_sample_type
 from wdsctl.loader.stores import FileStore, PreparedStore, open_store
 from wdsctl.loader.stores.completed import CompletedSource
 from wdsctl.loader.windows.source import FrameSource
@@ -167,6 +168,8 @@ class SourceOpener:
         is_shared = raw == "bytes" and not is_url(opened.location.root)
         make = SplitSource if joined is None else joined.open_source
         sample_type = opened.config.sample_type if joined is None else joined.joiner.sample_type
+        if joined is None and not is_member:
+            _check_sample_class(sample_type, self._dataset.sample_class, leaf.where or leaf.path)
         if opened.polylithic is not None:
             media = self._open_aux_store(opened.polylithic.media, leaf)
             make = partial(CompletedSource, media=media, is_jsonl=opened.polylithic.form == "jsonl")
@@ -346,6 +349,19 @@ def file_stamp(path: str) -> FileStamp:
     except OSError:
         return 0, 0
     return stat.st_ino, stat.st_mtime_ns
+
+
+def _check_sample_class(sample_type: str, expected: type | None, where: str) -> None:
+    """Raise UsageError if samples are not of the class that the program asks for."""
+    if expected is None:
+        return
+    found = CrudeSample if sample_type == CRUDE else find_sample_type(sample_type)
+    if not issubclass(found, expected):
+        raise UsageError(
+            f"sample_type is {expected.__name__}, but the samples are {sample_type}",
+            where=where,
+            hint="omit sample_type, or pass the class of these samples",
+        )
 
 
 def _log_damage(location: DatasetLocation, shards: int) -> None:

@@ -81,6 +81,7 @@ class BaseDataset:
     tolerance_s: float = TOLERANCE_S
     shard_cache: ShardCache | None = None  # for slices of datasets at URLs; passed to the loader
     error_handler: ErrorHandler | None = None  # in the place of the WorkerConfig's global_error_handler
+    sample_class: type[Any] | None = None  # that all samples must have; for programs of Energon
     changed_shards: ChangedShardsMode | None = None  # None: "error" when a state is resumed; else skip, up to a limit
 
     def __bool__(self) -> bool:
@@ -94,6 +95,10 @@ class BaseDataset:
 
     def __getitem__(self, _: object) -> NoReturn:
         raise _not_iterable_error(self)
+
+    def count_epoch_batches(self, samples: int) -> int | None:  # noqa: ARG002 - see `wdsctl.loader.energon`
+        """Batches per rank that count as the length of an endless training; None: it has no length."""
+        return None
 
 
 @redact_repr

@@ -192,6 +192,13 @@ class WorkerConfig:
         object.__setattr__(self, "rank", rank if self.rank is _UNSET else self.rank)
         object.__setattr__(self, "world_size", size if self.world_size is _UNSET else self.world_size)
 
+    def config(self) -> dict[str, Any]:
+        """Rank, ranks and workers, as JSON."""
+        group = self.data_parallel_group
+        names = ("rank", "world_size", "num_workers")
+        sizes: dict[str, Any] = {name: getattr(self, name) for name in names}
+        return {**sizes, "data_parallel_group": None if group is None else group.size()}
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle without what another process cannot use: the process group, and a default rank."""
         excluded = {"data_parallel_group", "has_default_rank"}

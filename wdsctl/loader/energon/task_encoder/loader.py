@@ -6,46 +6,95 @@ import copy
 import inspect
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
 
 from wdsctl.core.errors import UsageError
 from wdsctl.loader.decoding.decoder import SampleDecoder
+from wdsctl.loader.loader import get_savable_loader
 from wdsctl.loader.recipe import dataset as recipe
 from wdsctl.loader.recipe.arguments import DatasetPath
-from wdsctl.loader.recipe.dataset import TrainDataset, ValDataset
+from wdsctl.loader.recipe.dataset import BaseDataset, TrainDataset, ValDataset
 from wdsctl.loader.recipe.task_encoder import DefaultTaskEncoder
 
 __all__ = ["get_train_dataset", "get_val_dataset", "get_val_datasets"]
 
 #: Arguments of Energon that are options of SampleDecoder.
 DECODER_OPTIONS = ("image_decode", "av_decode", "video_decode_audio", "guess_content")
-LEGACY_ARGUMENTS = ("handler", "auto_decode", *DECODER_OPTIONS, "cache_pool")
+LEGACY_ARGUMENTS = ("handler", "auto_decode", *DECODER_OPTIONS)
+#: Arguments of Energon -> fields of a dataset that wdsctl's functions have no argument for.
+FIELD_OF_ARGUMENT = {"cache_pool": "cache_pool", "sample_type": "sample_class"}
 
 _Handler = Callable[..., Any]
 
 
-def get_train_dataset(path: DatasetPath, **options: Any) -> TrainDataset:
+class _EnergonLength:
+    """The length and the config of a dataset, as Energon's datasets have them. Both open the dataset."""
+
+    __slots__ = ()
+
+    def __len__(self) -> int:
+        """Batches per rank of one pass. Raises TypeError if hooks decide."""
+        dataset: Any = self
+        return len(get_savable_loader(dataset))
+
+    def config(self) -> dict[str, Any]:
+        """The plan, as JSON: see `Loader.config`."""
+        dataset: Any = self
+        return get_savable_loader(dataset).config()
+
+    def count_epoch_batches(self, samples: int) -> int | None:
+        """Batches per rank in which `samples` are drawn once, the last one maybe smaller; None if hooks decide."""
+        dataset: Any = self
+        if not recipe.is_count_preserving(dataset):
+            return None
+        per_batch: int = (dataset.batch_size or 1) * dataset.worker_config.world_size
+        return samples // per_batch if dataset.batch_drop_last else -(-samples // per_batch)
+
+
+class EnergonTrainDataset(_EnergonLength, TrainDataset):
+    """A training whose length is one epoch, although it has no end: Energon's programs read it."""
+
+    __slots__ = ()
+
+
+class EnergonValDataset(_EnergonLength, ValDataset):
+    """A validation with a length."""
+
+    __slots__ = ()
+
+
+D = TypeVar("D", bound=BaseDataset)
+
+
+def _copy_as(kind: type[D], dataset: BaseDataset, changes: dict[str, Any]) -> D:
+    """A dataset with other fields, as an object of a class that derives from its own."""
+    return kind(**{**{each.name: getattr(dataset, each.name) for each in fields(dataset)}, **changes})
+
+
+def get_train_dataset(path: DatasetPath, **options: Any) -> EnergonTrainDataset:
     """`wdsctl.loader.get_train_dataset` with the arguments of earlier versions of Energon, which cause a warning.
 
     `handler`: called with the error, the sample and its sources (or without the sources) if a sample fails.
     `auto_decode=False`: parts stay bytes. `image_decode`, `av_decode`, `video_decode_audio`, `guess_content`: options
     of the SampleDecoder; the task encoder must not have another one. `cache_pool`: for cookers with `need_cache`.
+    `sample_type`: the class that all samples must have; otherwise the first batch raises UsageError.
     """
     current, changes = _translate_options(options)
-    return replace(recipe.get_train_dataset(path, **current), **changes)
+    return _copy_as(EnergonTrainDataset, recipe.get_train_dataset(path, **current), changes)
 
 
-def get_val_dataset(path: DatasetPath, **options: Any) -> ValDataset:
+def get_val_dataset(path: DatasetPath, **options: Any) -> EnergonValDataset:
     """`wdsctl.loader.get_val_dataset`, with the same further arguments as `get_train_dataset`."""
     current, changes = _translate_options(options, without=("parallel_shard_iters",))
-    return replace(recipe.get_val_dataset(path, **current), **changes)
+    return _copy_as(EnergonValDataset, recipe.get_val_dataset(path, **current), changes)
 
 
-def get_val_datasets(path: DatasetPath, **options: Any) -> list[tuple[ValDataset, Any]]:
+def get_val_datasets(path: DatasetPath, **options: Any) -> list[tuple[EnergonValDataset, Any]]:
     """`wdsctl.loader.get_val_datasets`, with the same further arguments as `get_train_dataset`."""
     current, changes = _translate_options(options, without=("parallel_shard_iters",))
-    return [(replace(dataset, **changes), reference) for dataset, reference in recipe.get_val_datasets(path, **current)]
+    datasets = recipe.get_val_datasets(path, **current)
+    return [(_copy_as(EnergonValDataset, dataset, changes), reference) for dataset, reference in datasets]
 
 
 def _translate_options(options: dict[str, Any], without: tuple[str, ...] = ()) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -54,9 +103,10 @@ def _translate_options(options: dict[str, Any], without: tuple[str, ...] = ()) -
 
     The WorkerConfig stays as it is, because programs pass it to the loader and to wrappers, too, which compare it.
     """
-    current = {name: value for name, value in options.items() if name not in {*LEGACY_ARGUMENTS, *without}}
-    used = [name for name in LEGACY_ARGUMENTS if name in options and name != "cache_pool"]
-    changes = {"cache_pool": options.get("cache_pool")}
+    left_out = {*LEGACY_ARGUMENTS, *FIELD_OF_ARGUMENT, *without}
+    current = {name: value for name, value in options.items() if name not in left_out}
+    used = [name for name in LEGACY_ARGUMENTS if name in options]
+    changes = {field: options[name] for name, field in FIELD_OF_ARGUMENT.items() if name in options}
     if not used:
         return current, changes
     replacements = "WorkerConfig(global_error_handler=...) and `decoder` of the task encoder replace them"
