@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from wdsctl.core.dataset.location import shell_command_for_file
 from wdsctl.core.dataset.sequences import SequenceConfig, format_sequences, parse_sequences
 from wdsctl.core.errors import InputError, PermissionDenied, StorageError
+from wdsctl.core.samples.crude_fields import is_list_of_parts
 from wdsctl.core.samples.field_map import check_field, check_sample_type, parse_field_map, validate_field_map
 from wdsctl.core.samples.field_path import FieldPath, parse_field_path
 from wdsctl.core.samples.naming import KEY_RULES
@@ -88,8 +89,13 @@ class DatasetConfig:
 
 
 def required_fields(config: DatasetConfig) -> dict[str, FieldPath]:
-    """Return the mapped fields that every sample has: those not optional by name or by all of their parts."""
+    """Return the mapped fields that every sample has: those not optional by name or by all of their parts.
+
+    A list of parts of crude samples may be empty.
+    """
     paths = parse_field_map(config.field_map)
+    if config.sample_type == CRUDE:
+        paths = {name: path for name, path in paths.items() if not is_list_of_parts(path)}
     return {name: path for name, path in paths.items() if not _is_optional(name, path, config.optional)}
 
 

@@ -132,6 +132,9 @@ def _crude(source: ExportSource, notes: list[str]) -> EnergonConfig:
     """A dataset.yaml for samples that are dicts of parts, which a cooker of the training script turns into fields."""
     if source.config.part_filter:
         notes.append("part_filter is left out: a CrudeWebdataset of Energon reads all parts")
+    if source.config.sample_type == CRUDE and source.config.field_map:
+        fields = ", ".join(source.config.field_map)
+        notes.append(f"field_map is left out: in Energon, parts have their own names instead of {fields}")
     document = {"__module__": _PACKAGE, "__class__": "CrudeWebdataset"}
     return EnergonConfig(dump_yaml(document | _subflavors(source)), notes=tuple(notes))
 

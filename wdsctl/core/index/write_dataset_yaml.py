@@ -24,6 +24,7 @@ from wdsctl.core.errors import DatasetError, Finding, UsageError
 from wdsctl.core.files import set_aside, write_text
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.progress import Progress
+from wdsctl.core.samples.crude_fields import find_crude_fields
 from wdsctl.core.samples.detect import Detection, infer_sample_type
 from wdsctl.core.samples.evidence import Evidence, PartEvidence, percent
 from wdsctl.core.samples.field_map import format_field_map_text, validate_field_map
@@ -256,7 +257,9 @@ def detect_dataset_type(location: DatasetLocation, generation: int) -> Detection
     try:
         offsets = Offsets(location.offsets_path(generation))
         of_lines = any(is_jsonl_name(shard.path) for shard in offsets.shards)
-        return infer_sample_type(collect_evidence(location.root, offsets, parts, storage), is_jsonl=of_lines)
+        found = infer_sample_type(collect_evidence(location.root, offsets, parts, storage), is_jsonl=of_lines)
+        is_dict = found.sample_type == CRUDE and not of_lines
+        return replace(found, field_map=find_crude_fields(offsets.layouts)) if is_dict else found
     finally:
         storage.close()
 
@@ -295,7 +298,8 @@ def resolve_sample_type(
     """
     sample_type = request.sample_type or detection.sample_type
     field_map = dict(request.field_map)
-    if not field_map and sample_type == detection.sample_type:
+    # A user who asks for crude samples gets all parts under their own names.
+    if not field_map and sample_type == detection.sample_type and request.sample_type != CRUDE:
         field_map = dict(detection.field_map)
     if sample_type != CRUDE and not field_map:
         raise UsageError(

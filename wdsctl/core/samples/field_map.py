@@ -159,11 +159,9 @@ def check_field(sample_type: str, field: str, *, where: str = "") -> None:
     if is_custom_type(sample_type):
         return
     if sample_type == CRUDE:
-        raise _field_map_error(
-            f"{CRUDE} has no field {field!r}: its samples contain all parts",
-            "remove the entries of field_map",
-            where,
-        )
+        if not field or field.startswith("__"):
+            raise _field_map_error(f"a field of {CRUDE} cannot have the name {field!r}", "give it another name", where)
+        return
     fields = SAMPLE_TYPES[sample_type]
     if field not in {known.name for known in fields}:
         # A name that JSON often uses for a field (text for caption) is as good a clue as a similar spelling.
@@ -182,12 +180,15 @@ def _check_collected(
     for field, path in paths.items():
         kind = kinds.get(field, "any")
         pattern = next((access.part for access in path.alternatives if access.is_pattern), "")
-        if pattern and kind not in MEDIA_LIST_KINDS and not is_custom_type(sample_type):
+        if pattern and kind not in MEDIA_LIST_KINDS and sample_type != CRUDE and not is_custom_type(sample_type):
             hint = "write the name of one part"
             hint += f"; {' and '.join(lists)} take all parts that match" if lists else ""
             message = f"{field}: the pattern {pattern} may match several parts, but {field} needs one part"
             raise _field_map_error(message, hint, where)
         inside = next((access for access in path.alternatives if access.steps), None)
+        if inside and sample_type == CRUDE:
+            message = f"{field}: a field of {CRUDE} is a whole part, and {inside} is a value inside a part"
+            raise _field_map_error(message, "write parts or patterns of parts, such as a.jpg,a.png or a.*.jpg", where)
         if inside and is_collecting(path, kind):
             message = f"{field} is a list of parts, and {inside} is a value inside a part"
             raise _field_map_error(message, "write parts or patterns of parts, such as jpg,*.jpg", where)

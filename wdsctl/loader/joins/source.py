@@ -52,6 +52,7 @@ class JoinedSource(SplitSource):
         self.field_facts = {"join": join_context.joiner.name, "sample_type": self.sample_type, **self.field_facts}
         self.sample_type = join_context.joiner.sample_type
         self.sample_kinds = None  # a joiner may return any type
+        self.batch_fields = ()
 
     @cached_property
     def digest(self) -> str:

@@ -1,17 +1,28 @@
-"""Sources whose samples cannot be batched together: found before the first batch if possible, otherwise at it.
+"""Samples that cannot be batched together: found before the first batch if possible, otherwise at it.
 
 A batch that fails is left out, which is right for one bad sample. But if two sources of a blend are incompatible, every
-batch with samples of both fails, and the training would hardly ever see samples of the smaller source.
+batch with samples of both fails, and the training would hardly ever see samples of the smaller source. The same holds
+for a source in which many samples have other fields than the rest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
+import numpy as np
+
+from wdsctl.core.errors import join_indented
+from wdsctl.core.samples.fields import list_first_names
+from wdsctl.core.text import pluralize
 from wdsctl.loader.batching.columns import is_structure, structure_fields
-from wdsctl.loader.reading.source import SplitSource
+from wdsctl.loader.order.growth import version_orders
+from wdsctl.loader.order.shuffle import UNSHUFFLED
+from wdsctl.loader.plan.components import Component, SourceRange
+from wdsctl.loader.reading.source import MAX_EXAMINED_SAMPLES, SplitSource
+from wdsctl.loader.runtime.failure_rates import STRUCTURAL_FAILURE_RATE
 from wdsctl.loader.runtime.failures import FATAL_ERRORS, FatalSampleError, get_field
 from wdsctl.loader.samples import BASE_FIELDS
 
@@ -19,6 +30,13 @@ COMPATIBILITY_HINT = (
     "return the same fields for both from a cooker or from encode_sample, or batch each source separately with "
     "batch_group_criterion"
 )
+
+UNLIKE_SAMPLES_HINT = (
+    "return the same fields for all samples from a cooker or from encode_sample, or batch them separately with "
+    "batch_group_criterion"
+)
+
+MAX_SETS_NAMED = 4  # sets of fields in a message
 
 #: Samples of each source that must have failed with one of the other before the sources count as incompatible.
 MIN_FAILED_SAMPLES = 4
@@ -45,6 +63,73 @@ def are_incompatible(one: SplitSource, other: SplitSource) -> bool:
 def assume_not_incompatible(one: int, other: int) -> bool:  # noqa: ARG001 - of hooks, which may make anything of samples
     """Replaces `are_incompatible` if hooks change samples before they are batched."""
     return False
+
+
+class UnlikeSamplesError(FatalSampleError):
+    """Samples of one source cannot be batched together."""
+
+    code = "WDS536"
+
+
+def check_like_samples(components: Sequence[Component], shares: Sequence[float], batch_size: int) -> None:
+    """Raise UnlikeSamplesError if more than `STRUCTURAL_FAILURE_RATE` of the batches would have samples of one source
+    with other fields. `shares`: of a batch, one for each component.
+
+    Cost: none if all samples of a source have the same parts, else some 20 ns a sample, up to a million.
+    """
+    for component, share in zip(components, shares, strict=True):
+        for piece in component.source_ranges:
+            if len({fields for fields in piece.source.batch_fields if fields is not None}) > 1:
+                is_shuffled = any(each.order.passes != UNSHUFFLED for each in version_orders(component.order))
+                _check_range(piece, batch_size * share if is_shuffled else batch_size, is_shuffled=is_shuffled)
+
+
+def _check_range(piece: SourceRange, batch_samples: float, *, is_shuffled: bool) -> None:
+    """Raise UnlikeSamplesError if too many batches with `batch_samples` samples of this range would fail."""
+    source, count = piece.source, min(piece.positions, MAX_EXAMINED_SAMPLES)
+    step = piece.positions / count if is_shuffled else 1  # the first ones, if the order is that of the dataset
+    positions = piece.first_position + (np.arange(count) * step).astype(np.int64)
+    by_layout = source.layouts_at(positions)
+    numbers: dict[frozenset[str], int] = {}  # of sets of fields
+    group_of_layout = np.array(
+        [-1 if fields is None else numbers.setdefault(fields, len(numbers)) for fields in source.batch_fields]
+    )
+    groups = group_of_layout[by_layout]
+    is_known = groups >= 0  # other samples fail before they are in a batch
+    groups, positions = groups[is_known], positions[is_known]
+    sizes = np.bincount(groups, minlength=len(numbers))
+    if np.count_nonzero(sizes) < 2:
+        return
+    if is_shuffled:
+        failing = 1 - float(((sizes / len(groups)) ** max(1.0, batch_samples)).sum())
+    else:
+        starts = np.arange(0, len(groups), int(batch_samples))
+        failing = float(np.mean(np.maximum.reduceat(groups, starts) != np.minimum.reduceat(groups, starts)))
+    if failing > STRUCTURAL_FAILURE_RATE:
+        first = {number: int(positions[np.argmax(groups == number)]) for number in np.flatnonzero(sizes).tolist()}
+        raise _unlike_samples_error(source, list(numbers), sizes.tolist(), first, failing)
+
+
+def _unlike_samples_error(
+    source: SplitSource, sets: Sequence[frozenset[str]], sizes: Sequence[int], first: Mapping[int, int], failing: float
+) -> UnlikeSamplesError:
+    """`sets`: of fields, with the number of samples of each; `first`: the position of the first sample of each."""
+    most = sorted(first, key=lambda number: -sizes[number])
+    common = frozenset.intersection(*(sets[number] for number in most))
+    lines = []
+    for number in most[:MAX_SETS_NAMED]:
+        own = list_first_names(sorted(sets[number] - common)) or "no more fields"
+        lines.append(f"{pluralize(sizes[number], 'sample')}: {own}; such as {source.describe_position(first[number])}")
+    lines += [f"and {len(most) - MAX_SETS_NAMED} more sets of fields"] if len(most) > MAX_SETS_NAMED else []
+    shared = f"; all have {list_first_names(sorted(common))}" if common else ""
+    head = f"{failing:.0%} of the batches would fail, because the samples have different fields{shared}"
+    field_map = source.propose_field_map()
+    own_map = (
+        f"write `field_map: {json.dumps(field_map, ensure_ascii=False)}` in dataset.yaml; or " if field_map else ""
+    )
+    return UnlikeSamplesError(
+        join_indented(head, *lines), where=source.dataset_path, hint=f"{own_map}{UNLIKE_SAMPLES_HINT}"
+    )
 
 
 def check_compatible(sources: Sequence[SplitSource]) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, Literal
 
 from wdsctl.core.dataset.config import DatasetConfig, required_fields
 from wdsctl.core.errors import SampleFailed, UsageError
+from wdsctl.core.samples.crude_fields import crude_sample_fields, is_list_of_parts
 from wdsctl.core.samples.field_map import parse_field_map
 from wdsctl.core.samples.field_path import FieldPath, PartAccess
 from wdsctl.core.samples.fields import FieldMissing, did_you_mean, extract_field, find_parts, is_collecting
@@ -37,13 +39,15 @@ class CompiledLayout:
     `build(key, restore key, subflavors, sources, *parts)`.
 
     `plain_fields`: the fields that the parts fill unchanged, if all fields are undecoded parts; else None.
-    `lazy_parts`: for each read part whether `build` takes a `LazyPart`; empty if none does.
+    `lazy_parts`: for each read part whether `build` takes a `LazyPart`; empty if none does. `batch_fields`: the fields
+    of crude samples, in which the samples of a batch must agree; None for other samples.
     """
 
     part_indices: tuple[int, ...]
     build: Callable[..., Any]
     plain_fields: tuple[str, ...] | None = None
     lazy_parts: tuple[bool, ...] = ()
+    batch_fields: frozenset[str] | None = None
 
 
 def compile_layout(
@@ -71,10 +75,7 @@ def compile_layout(
         build = _with_decoding(sample_loader_build(tuple(indices), config), functions)
         return CompiledLayout(tuple(indices.values()), build, lazy_parts=_lazy_flags(functions))
     if config.sample_type == CRUDE:
-        functions = [function_for(part, "any", "") for part in indices]
-        return _layout_of_parts(
-            make_builder(CrudeSample, tuple(indices)), tuple(indices), tuple(indices.values()), functions
-        )
+        return _crude_layout(indices, parse_field_map(config.field_map, where=where), function_for)
     paths = parse_field_map(config.field_map, where=where)
     needed = required_fields(config)
     kinds = {field.name: field.kind for field in sample_type_fields(config.sample_type)}
@@ -115,6 +116,36 @@ def _factory_layout(
     used = {part: i for part, i in indices.items() if part in mapped or not paths}
     build = factory_build(tuple(used), config, where, decoder)
     return None if build is None else CompiledLayout(tuple(used.values()), build)
+
+
+def _crude_layout(
+    indices: Mapping[str, int], paths: Mapping[str, FieldPath], function_for: FindDecodeFunction
+) -> CompiledLayout:
+    """The layout of dicts of parts. `indices`: of the parts, in the sample. `paths`: of the fields that have names."""
+    fields = crude_sample_fields(indices, paths)
+    lists = {field for field, path in paths.items() if is_list_of_parts(path)}
+    used = [(part, field if field in paths else "") for field, parts in fields.items() for part in parts]
+    functions = [function_for(part, "any", field) for part, field in used]
+    build, part_indices = make_builder(CrudeSample, tuple(fields)), tuple(indices[part] for part, _ in used)
+    if lists:
+        sizes = [len(parts) if field in lists else -1 for field, parts in fields.items()]
+        build = _with_decoding(_collecting(build, sizes), functions)
+        layout = CompiledLayout(part_indices, build, lazy_parts=_lazy_flags(functions))
+    else:
+        layout = _layout_of_parts(build, tuple(fields), part_indices, functions)
+    return replace(layout, batch_fields=frozenset(fields))
+
+
+def _collecting(build: Callable[..., Any], sizes: Sequence[int]) -> Callable[..., Any]:
+    """`build` with some neighbouring values as one list. `sizes`: how many values of each field are a list; -1 for a
+    field that is one value."""
+
+    def collected(key: str, restore: object, subflavors: object, sources: object, *values: Any) -> Any:
+        rest = iter(values)
+        fields = [next(rest) if size < 0 else list(islice(rest, size)) for size in sizes]
+        return build(key, restore, subflavors, sources, *fields)
+
+    return collected
 
 
 def _plain_part(path: FieldPath, indices: dict[str, int], kind: FieldKind) -> str | None:

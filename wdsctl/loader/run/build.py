@@ -23,7 +23,12 @@ from wdsctl.loader.pipeline.pipeline import PackStageLike, Pipeline
 from wdsctl.loader.pipeline.references import RefStage
 from wdsctl.loader.pipeline.samples import SampleStage
 from wdsctl.loader.plan.bans import Bans
-from wdsctl.loader.plan.incompatible_sources import are_incompatible, assume_not_incompatible, check_compatible
+from wdsctl.loader.plan.incompatible_sources import (
+    are_incompatible,
+    assume_not_incompatible,
+    check_compatible,
+    check_like_samples,
+)
 from wdsctl.loader.plan.open_blend import OpenBlend
 from wdsctl.loader.plan.plan import LoaderPlan
 from wdsctl.loader.reading.source import SplitSource
@@ -206,6 +211,9 @@ def _batch_stage(
     memories = streams.sources[0].memories
     is_hook = is_overridden(encoder, "batch") and not is_conversion(encoder, "batch")
     are_as_read = is_plain and not is_overridden(encoder, "batch")
+    if are_as_read and len(streams.mixtures) == 1 and (dataset.batch_size or 1) > 1:
+        shares = [float(share) for share in streams.mixtures[0].shares]
+        check_like_samples(streams.components, shares, dataset.batch_size or 1)
     # If weights change, a source may have weight 0 at first: then the first batch of both sources fails.
     if are_as_read and len(streams.components) > 1 and len(streams.mixtures) == 1 and (dataset.batch_size or 1) > 1:
         check_compatible([source for sources in streams.component_sources for source in sources])

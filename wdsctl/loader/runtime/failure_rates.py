@@ -17,6 +17,8 @@ from wdsctl.loader.runtime.logs import logger
 
 RATE_WINDOW_SIZE = 1000  # samples of a source, or batches, packs or buffers
 LOGGED_FAILURE_RATE = 0.01  # of a window; above it, a warning is logged
+STRUCTURAL_FAILURE_RATE = 0.01  # of batches whose samples do not go together; above it, the run ends
+_STRUCTURAL_CAUSE = "batch: WDS506: "  # how the cause of such a failure begins
 LOG_INTERVAL_SECONDS = 60.0
 
 #: Counters of batches, packs, and packing buffers. Samples are counted by the number of their source.
@@ -127,8 +129,9 @@ class FailureRates:
         self.first_failure = ""  # of the pass
 
     def add(self, counts: AttemptCounts, sources: Sequence[NamedSource]) -> None:
-        """Add the counts of a batch. Raises LoaderError WDS527 if more than `max_fraction` of a window failed; a window
-        that is not full counts as if everything else in it had succeeded."""
+        """Add the counts of a batch. Raises LoaderError WDS527 if more than `max_fraction` of a window failed, and
+        without such a limit WDS536 if the samples of more than `STRUCTURAL_FAILURE_RATE` of the batches do not go
+        together; a window that is not full counts as if everything else in it had succeeded."""
         windows = self._windows
         for unit, count in counts.tried:
             window = windows.get(unit)
@@ -144,6 +147,8 @@ class FailureRates:
         units = {each.counter for each in counts.failed}
         if self._max_fraction is not None:
             self._check(units, self._max_fraction, sources, RATE_WINDOW_SIZE)
+        elif BATCH_COUNTER in units:
+            _check_structure(windows[BATCH_COUNTER], sources)
         if any(
             windows[unit].failed > LOGGED_FAILURE_RATE * max(RATE_WINDOW_SIZE, windows[unit].tried) for unit in units
         ):
@@ -182,6 +187,16 @@ class FailureRates:
         logger.warning("%s", "\n  ".join(lines))
 
 
+def _check_structure(window: _Window, sources: Sequence[NamedSource]) -> None:
+    if window.count_structural() > STRUCTURAL_FAILURE_RATE * max(RATE_WINDOW_SIZE, window.tried):
+        raise LoaderError(
+            f"too many batches have samples that do not go together: {window.describe(BATCH_COUNTER, sources)}",
+            hint="return the same fields for all samples from a cooker or from encode_sample, or pass "
+            "max_failed_fraction to get_loader to continue without such batches",
+            code="WDS536",
+        )
+
+
 class _Window:
     """The attempts of one counter from the oldest batch that failed among the last `RATE_WINDOW_SIZE`, or these."""
 
@@ -216,6 +231,10 @@ class _Window:
         self._failures.append(_Failure(self._total, self._last_count, failed.times, failed.cause))
         self._examples.setdefault(failed.cause, failed.example)
         self.failed += failed.times
+
+    def count_structural(self) -> int:
+        """The batches whose samples did not go together."""
+        return sum(each.times for each in self._failures if each.cause.startswith(_STRUCTURAL_CAUSE))
 
     def describe(self, counter: int, sources: Sequence[NamedSource]) -> str:
         causes: Counter[str] = Counter()

@@ -71,6 +71,7 @@ class CompletedSource(SplitSource):
         self.sample_type = config.sample_type
         self.field_facts = field_facts(config)
         self.sample_kinds = None if config.sample_type == CRUDE else frozenset({(config.sample_type, frozenset())})
+        self.batch_fields = ()
         self.unused_parts = ()
         if isinstance(media, PreparedStore):
             _ = media.name_index, media.keyframe_file  # opened before workers are forked, which share them

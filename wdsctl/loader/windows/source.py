@@ -86,6 +86,7 @@ class FrameSource(SplitSource):
         self.field_facts = {**self.field_facts, "sequences": repr(sequences), "windows": repr(self._deltas)}
         self.field_facts["tolerance_s"] = repr(tolerance_s)
         self.sample_kinds = None
+        self.batch_fields = ()
         self.unused_parts = ()
 
     def load(self, block: ReferenceBlock, i: int) -> Any:
