@@ -16,7 +16,7 @@ import wdsctl
 from tests.build import a_folder
 from tests.core.captioned import captions
 from wdsctl.core.convert.request import ConvertReport
-from wdsctl.core.errors import InputError, UsageError
+from wdsctl.core.errors import InputError, OptionConflict, UsageError
 from wdsctl.core.index.media_folder import MediaFolderReport
 from wdsctl.core.index.request import IndexReport
 from wdsctl.core.inspect.blend import BlendReport
@@ -169,6 +169,35 @@ def test_inspect_and_validate_return_report_of_requested_kind(shards: Path, tmp_
     assert isinstance(wdsctl.inspect(blend), BlendReport)
     assert wdsctl.validate(blend, workers=1).root == str(blend)
     assert isinstance(wdsctl.validate(shards, release=True, workers=1), ReleaseReport)
+
+
+@pytest.mark.parametrize(
+    ("options", "flag"),
+    [
+        ({"level": "content"}, "--level"),
+        ({"sample": 0.5}, "--sample"),
+        ({"seed": 3}, "--seed"),
+        ({"refs": {"image": "x"}}, "--refs"),
+        ({"target": "hub"}, "--for"),
+        ({"again": True}, "--again"),
+    ],
+)
+def test_api_refuses_options_without_effect_as_command_line(shards: Path, options: dict[str, Any], flag: str) -> None:
+    wdsctl.index(shards)
+
+    with pytest.raises(OptionConflict, match=f"{flag} has no effect with --release"):
+        wdsctl.validate(shards, release=True, **options)
+
+
+def test_api_refuses_seed_on_error_and_redetect_that_change_nothing(shards: Path) -> None:
+    wdsctl.index(shards)
+
+    with pytest.raises(OptionConflict, match="--seed has no effect without --sample"):
+        wdsctl.validate(shards, seed=1)
+    with pytest.raises(OptionConflict, match="--on-error zero has no effect without --column"):
+        wdsctl.index(shards, on_error="zero")
+    with pytest.raises(OptionConflict, match="--redetect has no effect with --sample-type"):
+        wdsctl.prepare(shards, redetect=True, sample_type="CrudeSample")
 
 
 def test_prepare_and_index_accept_media_folder(tmp_path: Path) -> None:

@@ -460,13 +460,29 @@ def validate(
     """
     from wdsctl.core.invocation import worker_count
     from wdsctl.core.progress import SILENT_PROGRESS
-    from wdsctl.core.validate.request import ValidateRequest, parse_levels, parse_ref, parse_share
+    from wdsctl.core.validate.request import (
+        ValidateRequest,
+        check_release_options,
+        parse_levels,
+        parse_ref,
+        parse_share,
+    )
     from wdsctl.core.validate.validate import release as release_quarantine
     from wdsctl.core.validate.validate import validate as run_validate
 
     root_path, catalog_path = _path("root", root), _path_or_none("catalog", catalog)
     progress = progress or SILENT_PROGRESS
     if release:
+        check_release_options(
+            {
+                "--level": level,
+                "--sample": parse_share(str(sample)) != 1,
+                "--seed": seed,
+                "--refs": refs,
+                "--for": target,
+                "--again": again,
+            }
+        )
         return release_quarantine(
             root_path,
             shards=_as_tuple(shards),

@@ -399,11 +399,13 @@ def _choose_type(
     choices = "y: use the detected type. n: choose another sample type:\n" + _type_lines()
     if interview.confirm("the detection is uncertain; use the detected type?", choices=choices):
         if not interview.yes:
-            request = replace(request, sample_type=detection.sample_type)
+            request = replace(request, sample_type=detection.sample_type, redetect=False)
         return replace(command, request=request, accepted=detection)
     sample_type = interview.ask_until("sample type (? lists them)", _parse_sample_type, output, choices=_type_lines())
     fields = _ask_fields(sample_type, detection, interview, output)
-    return replace(command, request=replace(request, sample_type=sample_type, field_map=fields), accepted=None)
+    return replace(
+        command, request=replace(request, sample_type=sample_type, field_map=fields, redetect=False), accepted=None
+    )
 
 
 def _fit_to_screen(detection: Detection) -> list[tuple[str, RenderableType]]:

@@ -134,6 +134,10 @@ def test_validate_formats_are_written_to_stdout_or_file(
         (["--release", "--level", "content"], "--level has no effect with --release"),
         (["--release", "--format", "sarif", "-o", "x.sarif"], "--format has no effect with --release"),
         (["--release", "-o", "x.json"], "--output has no effect with --release"),
+        (["--release", "--seed", "1"], "--seed has no effect with --release"),
+        (["--release", "--fail-on", "error"], "--fail-on has no effect with --release"),
+        (["--release", "--limit", "3"], "--limit has no effect with --release"),
+        (["--seed", "7"], "--seed has no effect without --sample"),
         (["--format", "sarif", "-o", "no/such/folder/x"], "the folder of -o does not exist"),
     ],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal, cast
 
@@ -56,6 +56,8 @@ Levels:
   hashes      SHA-256 of every shard; reads all bytes every time
   all         all of these
 """
+
+DEFAULT_LIMIT = 20  # findings in the report
 
 FailOnOption = Annotated[
     Literal["error", "warning", "note", "never"],
@@ -122,7 +124,7 @@ def command(
         bool, typer.Option("--release", help="Release samples from quarantine, and check nothing.")
     ] = False,
     fail_on: FailOnOption = "warning",
-    limit: options.LimitOption = 20,
+    limit: options.LimitOption = DEFAULT_LIMIT,
     format: FormatOption = None,  # noqa: A002 - the option's name
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="FILE", help="Write the report to FILE, and text to stdout.")
@@ -135,18 +137,27 @@ def command(
     """Check a dataset for errors. Checks tar structure, keys, parts and catalog; --level selects further checks."""
     from wdsctl.cli.progress import show_progress
     from wdsctl.core.errors import findings_at_least
-    from wdsctl.core.validate.request import ValidateRequest, parse_levels, parse_ref, parse_share
+    from wdsctl.core.validate.request import (
+        ValidateRequest,
+        check_release_options,
+        parse_levels,
+        parse_ref,
+        parse_share,
+    )
     from wdsctl.core.validate.validate import release as release_quarantine
     from wdsctl.core.validate.validate import validate
 
     if release:
-        _check_release(
+        check_release_options(
             {
                 "--level": level,
                 "--sample": sample != "100%",
+                "--seed": seed,
                 "--refs": refs,
                 "--for": target,
                 "--again": again,
+                "--fail-on": fail_on != "warning",
+                "--limit": limit != DEFAULT_LIMIT,
                 "--format": format,
                 "--output": output,
             }
@@ -179,18 +190,6 @@ def command(
         report = validate(root, request, catalog=catalog, workers=processes, wait=wait, progress=progress)
     _write_answer(report, format, output, fail_on, limit, common)
     return 1 if fail_on != "never" and findings_at_least(report.findings, fail_on) else 0
-
-
-def _check_release(check_options: Mapping[str, object]) -> None:
-    """Raise UsageError if an option is given that says what to check, or where the report goes."""
-    flag = next((flag for flag, is_given in check_options.items() if is_given), "")
-    if flag:
-        raise OptionConflict(
-            f"{flag} has no effect with --release, which checks nothing",
-            options=(flag, "--release"),
-            are_exclusive=True,
-            hint=f"omit {flag}; validate in a second run, or pass --json for the report of --release",
-        )
 
 
 def _check_format(output_format: str, output: str | None, *, is_json: bool) -> None:

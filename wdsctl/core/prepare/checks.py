@@ -180,6 +180,13 @@ def check_options(request: PrepareRequest) -> None:
         raise OptionConflict(
             f"{unused} only applies with --split", options=(unused,), hint=f"add --split 8,1,1, or omit {unused}"
         )
+    if request.redetect and request.sample_type:
+        raise OptionConflict(
+            "--redetect has no effect with --sample-type, which says what the samples are",
+            options=("--redetect", "--sample-type"),
+            are_exclusive=True,
+            hint="omit --redetect to write this type into dataset.yaml, or omit --sample-type to detect the type",
+        )
     if request.index.media.selection is not None:
         parse_media_selection(request.index.media.selection)
     if request.sample_type:

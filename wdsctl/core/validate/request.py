@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from wdsctl.core.errors import Finding, UsageError
+from wdsctl.core.errors import Finding, OptionConflict, UsageError
 
 ValidationLevel = Literal["structure", "headers", "content", "schema", "refs", "hashes"]
 
@@ -41,6 +41,31 @@ class ValidateRequest:
     again: bool = False
     quarantine: bool = False
     target: ValidationTarget = ""
+
+
+def check_request(request: ValidateRequest) -> None:
+    """Raise OptionConflict for a seed without a share: all samples are checked, whatever the seed."""
+    if request.seed and request.share == 1:
+        raise OptionConflict(
+            "--seed has no effect without --sample",
+            options=("--seed",),
+            hint="add --sample SHARE to check a share of the samples, or omit --seed",
+        )
+
+
+def check_release_options(given: Mapping[str, object]) -> None:
+    """Raise OptionConflict for an option without effect on a release, which checks nothing.
+
+    `given`: whether each option is given.
+    """
+    flag = next((flag for flag, is_given in given.items() if is_given), "")
+    if flag:
+        raise OptionConflict(
+            f"{flag} has no effect with --release, which checks nothing",
+            options=(flag, "--release"),
+            are_exclusive=True,
+            hint=f"omit {flag}; validate in a second run, or pass --json for the report of --release",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

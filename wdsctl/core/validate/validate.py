@@ -8,7 +8,7 @@ from wdsctl.core.dataset.polylithic import find_polylithic_folder, is_polylithic
 from wdsctl.core.dataset.view_root import is_blend_file
 from wdsctl.core.errors import OptionConflict, UsageError
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
-from wdsctl.core.validate.request import ReleaseReport, ValidateReport, ValidateRequest
+from wdsctl.core.validate.request import ReleaseReport, ValidateReport, ValidateRequest, check_request
 
 __all__ = ["ReleaseReport", "ValidateReport", "ValidateRequest", "release", "validate"]
 
@@ -29,6 +29,7 @@ def validate(
     Raises the errors of `validate_dataset`, `validate_blend` and `validate_polylithic`, and UsageError for a blend
     file with `catalog`.
     """
+    check_request(request)
     if _is_blend(root, catalog):
         from wdsctl.core.validate.blend import validate_blend
 
