@@ -355,6 +355,19 @@ def test_state_of_failures_takes_few_bytes_per_source() -> None:
             each.add(counts(3, 100, 100, "other"), SOURCES)
 
 
+def test_batches_of_unlike_samples_are_counted_across_resumes_without_max_failed_fraction() -> None:
+    rates, again = FailureRates(), FailureRates()
+    rates.add(counts(0, 100, 100), SOURCES)
+    assert rates.to_state() is None
+    rates.add(counts(BATCH_COUNTER, 500, 8, "batch: WDS506: shapes"), SOURCES)
+
+    again.load(json_round_trip(rates.to_state()), len(SOURCES))
+
+    with pytest.raises(LoaderError, match="11 of the last 600 batches") as caught:
+        again.add(counts(BATCH_COUNTER, 100, 3, "batch: WDS506: shapes"), SOURCES)
+    assert caught.value.code == "WDS536"
+
+
 @pytest.mark.parametrize(
     "damage",
     [7, [], {"x": 1}, {"0": -1}, {"0": [5, [[0, 1, 1, 0]], []]}, {"0": [5, [[0, 1]], [["a", "b"]]]}, {"0": "1"}],

@@ -24,7 +24,7 @@
                         job: samples of the current turn that were handed out. Without lanes: batch -> {"emitted",
                         "bans"}
     bans                [[key | [source, id], ...], ...]: excluded samples, as the user passed them
-    failures            with `max_failed_fraction` only: by source, attempts and failures of its last samples, see
+    failures            only where failures can end the run: by source, attempts and failures of its last samples, see
                         `wdsctl.loader.runtime.failure_rates`; in a merged state a list of these, by rank
     digests, checksum   see `digests`
 

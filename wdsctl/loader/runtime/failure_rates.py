@@ -108,11 +108,15 @@ class FailureRates:
         self.begin_pass()
 
     def to_state(self) -> dict[str, Any] | None:
-        """The windows by counter, as JSON; None if no failures can end the run. The windows of a loader that continues
-        from it end the run at the same batch."""
+        """The windows by counter, as JSON; None if none has failures that can end the run. The windows of a loader that
+        continues from it end the run at the same batch."""
+        windows = self._windows
         if self._max_fraction is None:
-            return None
-        return {str(counter): window.to_state() for counter, window in self._windows.items()}
+            batches = windows.get(BATCH_COUNTER)
+            if batches is None or not batches.count_structural():
+                return None
+            windows = {BATCH_COUNTER: batches}
+        return {str(counter): window.to_state() for counter, window in windows.items()}
 
     def load(self, state: Mapping[str, Any], source_count: int) -> None:
         """Continue from a state. A source that the loader does not have any more is left out."""
