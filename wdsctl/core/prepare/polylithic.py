@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 
@@ -23,10 +25,11 @@ from wdsctl.core.index.write_dataset_yaml import (
 )
 from wdsctl.core.samples.detect import Detection, infer_sample_type
 from wdsctl.core.samples.evidence import Evidence, PartEvidence
+from wdsctl.core.samples.types import DrawnOn, has_geometry
 
 
 def resolve_polylithic_config(
-    folder: str, samples: int, request: SampleTypeRequest, *, take_unsure: bool
+    folder: str, samples: int, request: SampleTypeRequest, *, take_unsure: bool, drawn_on: DrawnOn | Literal[""] = ""
 ) -> tuple[Detection | None, DatasetConfig, bool]:
     """(detection, config of the complete samples, whether it is new), from the user's options or by detection.
 
@@ -35,7 +38,8 @@ def resolve_polylithic_config(
     path = os.path.join(folder, MONOLITHIC_CONFIG_FILE)
     before = load_config(path) if os.path.exists(path) else None
     if before is not None and not request:
-        return None, before, False
+        config = replace(before, drawn_on=drawn_on or before.drawn_on)
+        return None, config, config != before
     evidence = _collect_evidence(folder, samples)
     detection = infer_sample_type(evidence, is_jsonl=False)
     if is_doubtful(detection, request) and not take_unsure:
@@ -43,7 +47,9 @@ def resolve_polylithic_config(
     sample_type, field_map = resolve_sample_type(detection, request, [part.name for part in evidence.parts])
     base = before or DatasetConfig()
     optional = resolve_optional(base, detection, sample_type, field_map)
-    config = DatasetConfig(sample_type, field_map, base.subflavors, optional=optional)
+    if not drawn_on:
+        drawn_on = "shown" if before is None and has_geometry(field_map) else base.drawn_on
+    config = DatasetConfig(sample_type, field_map, base.subflavors, optional=optional, drawn_on=drawn_on)
     return detection, config, config != before
 
 

@@ -289,9 +289,8 @@ def _prepare_polylithic(folder: str, request: PrepareRequest, progress: Progress
     media_request = replace(request.index, exclude=None, missing="error", key=None, key_until=None)
     media = index_dataset(RootSpec(layout.media), media_request, wait=request.wait, progress=progress)
     plain = replace(request.index, media=MediaRequest())
-    here = replace(
-        request, from_format="", layout="", sample_type="", field_map={}, redetect=False, catalog=None, index=plain
-    )
+    own = replace(request, sample_type="", field_map={}, redetect=False, drawn_on="")  # of the complete samples
+    here = replace(own, from_format="", layout="", catalog=None, index=plain)
     report = _add_media(prepare(layout.primary, None, here, progress=progress), media, layout.media)
     if report.dry_run or report.index is None:
         return replace(report, source=redact_secrets(folder), dest=redact_secrets(folder))
@@ -299,7 +298,11 @@ def _prepare_polylithic(folder: str, request: PrepareRequest, progress: Progress
     with lock_dataset(locate(folder, writing=True), wait=request.wait, note=progress.note):
         try:
             detection, config, is_new = resolve_polylithic_config(
-                folder, report.index.samples, type_request, take_unsure=request.take_unsure
+                folder,
+                report.index.samples,
+                type_request,
+                take_unsure=request.take_unsure,
+                drawn_on=request.drawn_on,
             )
         except UnsureTypeError as error:
             error.report = replace(report, dest=redact_secrets(folder), detection=error.detection, up_to_date=False)
