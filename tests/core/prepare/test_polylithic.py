@@ -235,3 +235,15 @@ def test_layout_option_is_refused_for_raw_files(tmp_path: Path) -> None:
 
     with pytest.raises(UsageError, match="raw files"):
         run(str(tmp_path / "a"), tmp_path / "d", layout="polylithic", format_options={}, from_format="folder")
+
+
+@pytest.mark.usefixtures("low_repeat_threshold")
+def test_option_says_what_labels_of_complete_samples_are_drawn_on(tmp_path: Path) -> None:
+    source, dest = questions(tmp_path / "a"), tmp_path / "d"
+    run(source, dest, drawn_on="stored")
+    assert load_config(str(dest / "monolithic.yaml")).drawn_on == "stored"
+
+    prepare(str(dest), None, PrepareRequest(drawn_on="shown"))
+
+    assert load_config(str(dest / "monolithic.yaml")).drawn_on == "shown"
+    assert load_config(locate(str(dest / "primary")).dataset_yaml).drawn_on == ""
