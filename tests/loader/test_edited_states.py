@@ -175,7 +175,7 @@ def check_edits(path: str, count: int) -> None:
     found = try_edits(path, 1, count, correct_all)
     others = [each for each in found if each not in {"refused", "same"}]
     assert [each for each in others if not each.startswith("other batches") or " plan." in each] == []
-    assert len(others) < 0.03 * found.total()
+    assert len(others) < 0.02 * found.total()
 
 
 def test_edited_states_do_not_continue_with_other_batches(dataset: str) -> None:
@@ -184,7 +184,7 @@ def test_edited_states_do_not_continue_with_other_batches(dataset: str) -> None:
 
 @pytest.mark.slow
 def test_ten_thousand_edited_states_do_not_continue_with_other_batches(dataset: str) -> None:
-    check_edits(dataset, 1250)
+    check_edits(dataset, 1400)  # some edits change nothing
 
 
 def downgrade(state: Any) -> Any:

@@ -7,7 +7,7 @@ from tests.core.job_states import a_pass_state, a_rank_state, job
 from wdsctl.cli.commands.checkpoint import render_checkpoint_diff, render_checkpoint_info, render_redistribute
 from wdsctl.core.checkpoint.checkpoint import CheckpointDiffReport, CheckpointInfoReport, RedistributeReport, StateEntry
 from wdsctl.core.checkpoint.files import SkippedFile
-from wdsctl.core.checkpoint.state import merge_states
+from wdsctl.core.checkpoint.state import check_state, merge_states
 from wdsctl.core.checkpoint.summary import LaneDifference, summarize_state
 
 WHOLE = CheckpointInfoReport(
@@ -85,7 +85,7 @@ def test_problems_are_rendered_with_file_name(render_piped: Show) -> None:
 
 
 def test_pass_without_lanes_is_rendered_without_lane_figures(render_piped: Show) -> None:
-    facts = summarize_state(a_pass_state())
+    facts = summarize_state(check_state(a_pass_state()))
     line = StateEntry(path="val.json", key="", facts=facts, problem="")
 
     lines = render_piped(render_checkpoint_info(replace(WHOLE, states=(line,), job=facts, alike=())))
@@ -96,8 +96,8 @@ def test_pass_without_lanes_is_rendered_without_lane_figures(render_piped: Show)
 
 
 def test_complete_pass_and_training_pass_are_labelled(render_piped: Show) -> None:
-    complete = summarize_state(a_pass_state(end="passed"))
-    training = summarize_state(a_rank_state(**{"pass": 2}))
+    complete = summarize_state(check_state(a_pass_state(end="passed")))
+    training = summarize_state(check_state(a_rank_state(**{"pass": 2})))
     lines = [
         line for job in (complete, training) for line in render_piped(render_checkpoint_info(replace(WHOLE, job=job)))
     ]
@@ -107,7 +107,7 @@ def test_complete_pass_and_training_pass_are_labelled(render_piped: Show) -> Non
 
 
 def test_long_list_of_states_is_truncated_with_count(render_piped: Show) -> None:
-    line = StateEntry(path="x.json", key="", facts=summarize_state(a_rank_state()), problem="")
+    line = StateEntry(path="x.json", key="", facts=summarize_state(check_state(a_rank_state())), problem="")
 
     assert "... and 44 more (--json lists them all)" in render_piped(
         render_checkpoint_info(replace(WHOLE, states=(line,) * 64))
