@@ -3,14 +3,19 @@ sample comes as often as it should, and no rank begins the next pass while other
 
 from __future__ import annotations
 
+import json
 import random
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import children
 from tests.loader.datasets import Raw, a_dataset, numbered
 from tests.loader.running import ids, json_round_trip
 from wdsctl.core.hashing import hash_one_value
@@ -195,3 +200,25 @@ def test_pass_broken_off_or_resumed_at_every_step_is_complete_on_all_ranks(seed:
 @pytest.mark.slow
 def test_thousand_histories_of_passes_are_complete_on_all_ranks(dataset: str) -> None:
     assert sum(play(dataset, seed) for seed in range(100, 200)) > 1000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("world", [2, 6])
+def test_histories_of_padded_and_dropped_passes_with_hooks_are_even_on_all_ranks(
+    world: int, dataset: str, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", "tests.loader.pass_history_process"]
+    processes = [
+        children.Popen(
+            [*command, str(rank), str(world), str(tmp_path / "store"), dataset, str(100 * world), "6"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            parent="training",
+        )
+        for rank in range(world)
+    ]
+    outputs = [process.communicate(timeout=500) for process in processes]
+
+    assert [process.returncode for process in processes] == [0] * world, "\n".join(errors for _, errors in outputs)
+    assert [json.loads(output) for output, _ in outputs] == [[]] * world
