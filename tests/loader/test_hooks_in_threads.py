@@ -118,7 +118,7 @@ def test_loader_that_starts_in_a_thread_starts_its_worker(dataset: str) -> None:
         assert os.getpid() not in processes(take_batches(loader, 1))
 
 
-def test_batch_that_another_thread_has_not_accepted_comes_once(dataset: str) -> None:
+def test_thread_gets_batch_that_main_thread_has_not_accepted(dataset: str) -> None:
     expected = content(take_batches(loader_of(dataset), 3))
     with loader_of(dataset) as loader:
         parts = loader.unbatched(lambda batch: [batch, batch])
