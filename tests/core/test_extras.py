@@ -134,6 +134,12 @@ def test_as_webdataset_without_webdataset_reports_install_command(tmp_path: Path
     assert "pip install 'wdsctl[loader]'" in completed.stdout
 
 
+def test_star_import_of_loader_works_without_webdataset(tmp_path: Path) -> None:
+    program = "\nfrom wdsctl.loader import *\nprint(get_loader.__name__, 'as_webdataset' in globals())"
+
+    assert run_without("webdataset", program, tmp_path).stdout == "get_loader False\n"
+
+
 def test_command_on_store_without_driver_reports_install_command(tmp_path: Path) -> None:
     for url, extra in (("s3://bucket/d", "s3"), ("http://127.0.0.1:9/d/", "http")):
         program = f"""

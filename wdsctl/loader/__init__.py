@@ -7,6 +7,7 @@ needs torch raises UsageError WDS236 with the install command if torch is not in
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from wdsctl.core.extras import require_packages
@@ -199,6 +200,9 @@ __all__ = [
     "reraise_exception",
     "stateless",
 ]
+
+if find_spec("webdataset") is None:  # `import *` takes every name, and would fail at this one
+    __all__.remove("as_webdataset")  # noqa: PYI056 - type checkers may know it in any case
 
 
 def __getattr__(name: str) -> Any:
