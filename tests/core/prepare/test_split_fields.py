@@ -88,6 +88,16 @@ def test_earlier_splits_stay_and_prepare_warns_of_unused_field(tmp_path: Path) -
     assert (sizes(report), codes(report)) == ({"train": 4, "val": 4}, [])
 
 
+def test_prepare_does_not_warn_of_field_that_says_train_of_every_sample(tmp_path: Path) -> None:
+    files = {}
+    for n in range(8):
+        files[f"{n}.json"] = json.dumps({"text": "a", "split": "train"}).encode()
+        files[f"{n}.txt"] = b"text"
+    root = a_dataset(tmp_path, {"a.tar": files})
+
+    assert codes(prepare(root, None, UNSURE)) == []
+
+
 @pytest.mark.parametrize(("part", "value"), [("json", "json:split"), ("split.txt", "part:split.txt")])
 def test_prepare_warns_of_field_in_tars(tmp_path: Path, part: str, value: str) -> None:
     files = {}

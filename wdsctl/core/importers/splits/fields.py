@@ -19,6 +19,7 @@ from wdsctl.core.importers.common.files import PROBED_ROWS
 from wdsctl.core.importers.common.row_splits import SPLIT_FIELDS, find_split_field
 from wdsctl.core.json_text import read_json
 from wdsctl.core.offsets.read import Offsets
+from wdsctl.core.split_rules.names import split_of_value
 from wdsctl.core.split_rules.rule import SplitRule
 from wdsctl.core.storage.open import storage_for
 from wdsctl.core.storage.storage import FileRange
@@ -31,18 +32,20 @@ def split_rule_from_values(location: DatasetLocation) -> SplitRule | None:
     """The rule by a field of JSONL that names splits; None without one, and for all other datasets."""
     offsets = Offsets(location.offsets_path(read_current_generation(location.catalog)))
     is_applied = any(is_jsonl_name(shard.path) for shard in offsets.shards[:1])
-    value = _find_split_value(location, offsets) if is_applied else ""
+    value, _ = _find_split_value(location, offsets) if is_applied else ("", set())
     return SplitRule({}, by_value=value) if value else None
 
 
 def split_field_findings(location: DatasetLocation, dest: str = "") -> tuple[Finding, ...]:
     """The finding WDS259 if a field of the first samples names splits. All samples of the dataset are for training.
 
+    None if these are all samples and the field says so of each.
+
     `dest`: the dataset that the samples are converted to, if any.
     """
     offsets = Offsets(location.offsets_path(read_current_generation(location.catalog)))
-    value = _find_split_value(location, offsets)
-    if not value:
+    value, named = _find_split_value(location, offsets)
+    if not value or (named == {"train"} and offsets.samples <= PROBED_ROWS):
         return ()
     options = "--by-value", value
     command = shell_command("split", dest, *options) if dest else shell_command_at(location, "split", *options)
@@ -56,8 +59,8 @@ def split_field_findings(location: DatasetLocation, dest: str = "") -> tuple[Fin
     )
 
 
-def _find_split_value(location: DatasetLocation, offsets: Offsets) -> str:
-    """The value of the first samples that names splits, such as `json:split`; empty if there is none."""
+def _find_split_value(location: DatasetLocation, offsets: Offsets) -> tuple[str, set[str]]:
+    """The value of the first samples that names splits, such as `json:split`, and these splits; both empty if none."""
     rows: list[dict[str, Any]] = []
     values: dict[str, str] = {}
     for parts in _first_parts(location, offsets):
@@ -69,7 +72,9 @@ def _find_split_value(location: DatasetLocation, offsets: Offsets) -> str:
                 values.setdefault(field, f"json:{field}" if name == "json" else f"part:{name}")
         rows.append(fields)
     field = find_split_field("", {}, rows, has_file_splits=False)
-    return values[field] if field else ""
+    if not field:
+        return "", set()
+    return values[field], {split_of_value(str(row.get(field) or "")) for row in rows}
 
 
 def _first_parts(location: DatasetLocation, offsets: Offsets) -> Iterator[list[tuple[str, bytes]]]:
