@@ -112,7 +112,9 @@ def below(n: int, rng: random.Random) -> int:
 def write_sample(stem: Path, cut: Cut, *, label: int, size: int) -> None:
     stem.parent.mkdir(parents=True, exist_ok=True)
     crop(cut, size).save(f"{stem}.jpg", quality=90)
-    facts = {"label": label, "class": cut.photo.kind, "source": cut.photo.file, "box": list(cut.box)}
+    column, row, side, _ = cut.box
+    place = {"column": column, "row": row, "side": side}  # in the photograph
+    facts = {"label": label, "class": cut.photo.kind, "source": cut.photo.file, "cut": place}
     write_text(f"{stem}.json", json.dumps(facts) + "\n")
     write_text(f"{stem}.txt", caption_of(cut))
 

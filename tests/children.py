@@ -21,6 +21,7 @@ from tests.warm_parent import MAX_REQUEST_BYTES, PRELOADED, Program
 #: Read when Python starts, so a forked child cannot have another value than its parent.
 _READ_AT_START = ("LANG", "LC_ALL", "LC_CTYPE", "PYTHONHASHSEED", "PYTHONIOENCODING", "PYTHONUTF8", "PYTHONWARNINGS")
 _controls: dict[str, socket.socket] = {}
+_parents: list[subprocess.Popen[bytes]] = []  # a Popen that is freed before its process has ended warns
 
 
 class Popen(subprocess.Popen[Any]):
@@ -150,6 +151,7 @@ def _control(kind: str) -> socket.socket:
         )
         far_end.close()
         _controls[kind] = near_end
+        _parents.append(process)
         atexit.register(_end, os.getpid(), near_end, process)
     return _controls[kind]
 

@@ -9,6 +9,7 @@ import pytest
 
 from tests.loader.datasets import a_dataset, digest, numbered
 from tests.loader.running import digests, json_round_trip, make_training_loader, save_state_after
+from wdsctl.core.checkpoint.digests import add_digests
 from wdsctl.loader import Loader, WorkerConfig
 
 LENGTH = 5
@@ -93,7 +94,7 @@ def test_virtual_epochs_can_be_enabled_on_resume(dataset: str) -> None:
 
     for virtual in (0, LENGTH + 3):  # earlier versions saved such states
         resumed = loader_of(dataset)
-        resumed.load_state_dict({**state, "batches_handed_out": virtual})
+        resumed.load_state_dict(add_digests({**state, "batches_handed_out": virtual}))
         assert [len(list(resumed)) for _ in range(2)] == [LENGTH, LENGTH]
 
 

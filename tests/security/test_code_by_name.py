@@ -16,6 +16,7 @@ import pytest
 from tests.loader.datasets import a_dataset
 from tests.loader.running import make_training_loader, raising_worker_config, take_batches
 from wdsctl.cli.main import main
+from wdsctl.core.checkpoint.digests import add_digests
 from wdsctl.core.columns.column_file import ColumnShard, column_path, find_column, read_column, write_column
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import UsageError
@@ -306,6 +307,6 @@ def test_load_state_dict_imports_no_code_named_by_state(dataset: str, import_log
     state["plan"]["recipe"] = "wds_evil:joined"
 
     with pytest.warns(UserWarning, match="other hooks"):
-        make_training_loader(dataset).load_state_dict(state)
+        make_training_loader(dataset).load_state_dict(add_digests(state))
 
     assert not import_log.exists()

@@ -173,7 +173,6 @@ __all__ = [
     "VideoSample",
     "WorkerConfig",
     "allow_path",
-    "as_webdataset",
     "basic_sample_keys",
     "batch_list",
     "batch_pad_stack",
@@ -201,8 +200,8 @@ __all__ = [
     "stateless",
 ]
 
-if find_spec("webdataset") is None:  # `import *` takes every name, and would fail at this one
-    __all__.remove("as_webdataset")  # noqa: PYI056 - type checkers may know it in any case
+if find_spec("webdataset") is not None:  # `import *` takes every name, and would fail at this one
+    __all__ += ["as_webdataset"]
 
 
 def __getattr__(name: str) -> Any:

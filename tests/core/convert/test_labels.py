@@ -68,7 +68,7 @@ def test_boxes_shrink_with_their_picture(tmp_path: Path) -> None:
     assert labels_of(tmp_path / "b") == {**BOX, "boxes": [[20, 20, 30, 30]], "width": 160, "height": 120}
 
 
-def test_labels_stay_if_asked_or_if_nothing_changes(tmp_path: Path) -> None:
+def test_labels_stay_with_option_or_if_nothing_changes(tmp_path: Path) -> None:
     source = a_source(tmp_path / "a", {"bbox": [1, 2, 3, 4]})
 
     convert_to(tmp_path / "b", source, image=parse_image("", 160, labels="keep"))
@@ -110,7 +110,7 @@ def test_labels_on_the_shown_picture_stay_when_it_is_turned(tmp_path: Path) -> N
     assert content(tmp_path / "b")["0.seg.png"] == a_mask(240, 320)
 
 
-def test_turning_is_refused_if_nothing_says_what_labels_are_drawn_on(tmp_path: Path) -> None:
+def test_turning_is_refused_without_drawn_on(tmp_path: Path) -> None:
     source = a_source(tmp_path / "a", jpg=a_picture(orientation=6))
 
     with pytest.raises(LabelsCannotFollow) as refused:

@@ -58,7 +58,7 @@ def rule_of(root: str) -> str:
 @pytest.mark.parametrize(
     ("size", "drawn_on"), [((24, 32), "shown"), ((32, 24), "stored"), ((40, 24), "shown"), ((16, 12), "shown")]
 )
-def test_size_of_mask_tells_what_it_is_drawn_on(tmp_path: Path, size: tuple[int, int], drawn_on: str) -> None:
+def test_size_of_mask_decides_what_it_is_drawn_on(tmp_path: Path, size: tuple[int, int], drawn_on: str) -> None:
     source = a_labelled(tmp_path, {}, mask=size)
 
     findings = a_prepared(source, masks=True)
@@ -82,7 +82,7 @@ def test_upright_images_and_invalid_orientations_have_one_size(tmp_path: Path, o
 
 
 @pytest.mark.parametrize(("size", "drawn_on"), [((24, 32), "shown"), ((32, 24), "stored")])
-def test_size_that_voc_states_tells_what_boxes_are_drawn_on(
+def test_size_that_voc_states_decides_what_boxes_are_drawn_on(
     tmp_path: Path, size: tuple[int, int], drawn_on: str
 ) -> None:
     width, height = map(str, size)
@@ -112,7 +112,7 @@ def test_boxes_are_checked_in_the_image_that_they_are_drawn_on(tmp_path: Path) -
     assert (code, "outside of the image of 32 x 24" in message) == ("WDS163", True)
 
 
-def test_dataset_without_the_line_keeps_it_out_until_an_option_says_so(tmp_path: Path) -> None:
+def test_dataset_gets_no_line_until_an_option_sets_it(tmp_path: Path) -> None:
     source = a_labelled(tmp_path)
     a_prepared(source)
     path = Path(locate(source).dataset_yaml)
@@ -133,7 +133,7 @@ def test_dataset_without_the_line_keeps_it_out_until_an_option_says_so(tmp_path:
     ("form", "size", "drawn_on"),
     [("voc", (24, 32), "shown"), ("voc", (32, 24), "stored"), ("coco", (24, 32), "shown"), ("coco", (32, 24), "shown")],
 )
-def test_annotation_formats_say_what_boxes_are_drawn_on(
+def test_annotation_formats_decide_what_boxes_are_drawn_on(
     tmp_path: Path, form: str, size: tuple[int, int], drawn_on: str
 ) -> None:
     width, height = size

@@ -61,7 +61,7 @@ def test_png_with_large_side_chunks_is_a_sound_image(chunk: str, at: int) -> Non
     assert Image.open(io.BytesIO(smaller)).size == (6, 4)
 
 
-def test_orientation_beside_a_large_text_is_kept() -> None:
+def test_orientation_next_to_large_text_is_kept() -> None:
     exif = Image.Exif()
     exif[0x112] = 6
     data = a_png(exif=exif)

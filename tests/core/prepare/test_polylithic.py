@@ -238,7 +238,7 @@ def test_layout_option_is_refused_for_raw_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("low_repeat_threshold")
-def test_option_says_what_labels_of_complete_samples_are_drawn_on(tmp_path: Path) -> None:
+def test_option_sets_what_labels_of_complete_samples_are_drawn_on(tmp_path: Path) -> None:
     source, dest = questions(tmp_path / "a"), tmp_path / "d"
     run(source, dest, drawn_on="stored")
     assert load_config(str(dest / "monolithic.yaml")).drawn_on == "stored"

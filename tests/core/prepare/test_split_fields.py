@@ -88,7 +88,7 @@ def test_earlier_splits_stay_and_prepare_warns_of_unused_field(tmp_path: Path) -
     assert (sizes(report), codes(report)) == ({"train": 4, "val": 4}, [])
 
 
-def test_prepare_does_not_warn_of_field_that_says_train_of_every_sample(tmp_path: Path) -> None:
+def test_prepare_does_not_warn_of_field_that_is_train_for_every_sample(tmp_path: Path) -> None:
     files = {}
     for n in range(8):
         files[f"{n}.json"] = json.dumps({"text": "a", "split": "train"}).encode()

@@ -83,7 +83,7 @@ def test_option_that_contradicts_labels_is_refused(tmp_path: Path, drawn_on: str
         next(iter(Dataset(source, decode=SampleDecoder(exif_orientation=option))))
 
 
-def test_dataset_that_does_not_say_keeps_its_pixels_and_warns_once(
+def test_dataset_without_drawn_on_keeps_its_pixels_and_warns_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     source = a_labelled(tmp_path / "a", "", 6)

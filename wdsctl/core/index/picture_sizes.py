@@ -80,9 +80,9 @@ def _sizes_of(storage: Storage, path: str, parts: dict[str, Part], paths: dict[s
 
 
 def write_drawn_on(
-    location: DatasetLocation, generation: int, wanted: DrawnOn | Literal[""], *, is_new: bool
+    location: DatasetLocation, generation: int, requested: DrawnOn | Literal[""], *, is_new: bool
 ) -> tuple[bool, list[Finding]]:
-    """Write what labels are drawn on into dataset.yaml, if it is wanted, or the file is new and maps labels.
+    """Write what labels are drawn on into dataset.yaml, if it is requested, or the file is new and maps labels.
 
     Returns (whether the file changed, findings about sizes that disagree).
     """
@@ -91,7 +91,7 @@ def write_drawn_on(
     text = read_config_text(location.dataset_yaml)
     config = parse_config(text, location.dataset_yaml)
     sizes = sample_sizes(location, generation, config)
-    drawn_on = wanted or config.drawn_on
+    drawn_on = requested or config.drawn_on
     if is_new and not drawn_on and has_geometry(config.field_map):
         drawn_on = find_drawn_on(sizes)
     is_changed = bool(drawn_on) and drawn_on != config.drawn_on

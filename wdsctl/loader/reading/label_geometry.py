@@ -32,18 +32,18 @@ class ShrunkImage(NamedTuple):
 
 def is_upright(decoder: SampleDecoder, config: DatasetConfig, where: str) -> bool:
     """Whether images are turned upright by EXIF. Raises UsageError if the decoder's option contradicts the labels."""
-    wanted, needed = decoder.exif_orientation, config.drawn_on == "shown"
+    requested, needed = decoder.exif_orientation, config.drawn_on == "shown"
     if not config.drawn_on:
         if has_geometry(config.field_map):
             _warn_of_unknown_geometry(where)
-        return bool(wanted)
-    if wanted is not None and wanted != needed and has_geometry(config.field_map):
+        return bool(requested)
+    if requested is not None and requested != needed and has_geometry(config.field_map):
         raise UsageError(
-            f"exif_orientation={wanted}, but dataset.yaml says that labels are drawn on images as {config.drawn_on}",
+            f"exif_orientation={requested}, but dataset.yaml says that labels are drawn on images as {config.drawn_on}",
             where=where,
             hint="omit exif_orientation: images then fit their labels; or correct `drawn_on` in dataset.yaml",
         )
-    return needed if wanted is None else wanted
+    return needed if requested is None else requested
 
 
 @lru_cache(maxsize=1024)
