@@ -12,6 +12,7 @@ import pytest
 
 from tests.loader.mixed import Everything, a_blend, everything
 from tests.loader.running import json_round_trip
+from wdsctl.core.checkpoint.digests import add_digests
 from wdsctl.core.checkpoint.summary import summarize_state
 from wdsctl.core.errors import StateMismatch
 from wdsctl.loader import Loader, get_loader
@@ -76,7 +77,7 @@ def test_damaged_pending_samples_in_state_are_refused(blend: Any, damage: str) -
     for cursor in state["cursors"].values():
         cursor["stream"]["upstream"]["waiting"] += damage
     resumed = loader_of(blend)
-    resumed.load_state_dict(state)
+    resumed.load_state_dict(add_digests(state))
 
     with pytest.raises(StateMismatch, match="the state of a lane is damaged") as raised:
         next(iter(resumed))

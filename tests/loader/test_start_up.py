@@ -69,7 +69,7 @@ def test_training_imports_neither_command_line_nor_sqlalchemy(dataset: str) -> N
 def test_exported_names_exist_and_are_not_modules() -> None:
     for name in wdsctl.loader.__all__:
         assert type(getattr(wdsctl.loader, name)).__name__ != "module", name
-    assert dir(wdsctl.loader) == wdsctl.loader.__all__ == sorted(wdsctl.loader.__all__)
+    assert dir(wdsctl.loader) == sorted(wdsctl.loader.__all__)
 
 
 def test_exported_names_have_modules_and_imports_for_type_checkers() -> None:

@@ -199,12 +199,6 @@ def test_sample_loader_and_part_filter_are_named_and_not_run() -> None:
         ("sample_type: ImageSample\nfield_map: jpg\n", ":2", "field_map: expected `name: value` pairs", ""),
         ("sample_type: TextSample\nfield_map: {}\n", ":2", "TextSample needs text", "use one of its fields text"),
         ("sample_type: TextSample\n", "", "TextSample needs text", ""),
-        (
-            "sample_type: CrudeSample\nfield_map:\n  a: jpg\n",
-            ":3",
-            "has no field 'a'",
-            "remove the entries of field_map",
-        ),
         ("sample_type: {__module__: my.code}\n", ":1", "unknown sample type", ""),
         (
             "sample_type: CrudeSample\nsample_loader: ../x.py:f\n",

@@ -30,6 +30,7 @@ from tests.loader.running import (
     take_rounds,
 )
 from wdsctl.core.blend import Blender
+from wdsctl.core.checkpoint.digests import add_digests
 from wdsctl.core.errors import StateMismatch, UsageError
 from wdsctl.core.index.index import index
 from wdsctl.loader import Packing, get_train_dataset, merge_states
@@ -262,6 +263,7 @@ def test_changed_past_version_rejects_only_states_that_still_need_it(tmp_path: P
     for state in (early, late):
         (past_version,) = state["plan"]["order"]["past_versions"]
         past_version[4] = "0" * 8  # the digest of its data
+        state.update(add_digests(state))
 
     assert digests(resume_loader(root, late, adopt=None), 40) == expected
     with pytest.raises(StateMismatch, match="still needs samples from before the dataset grew"):

@@ -79,6 +79,7 @@ class MissingSource:
     def __init__(self, source: SplitSource, samples: int) -> None:
         self.number, self.dataset_path = source.number, source.dataset_path
         self.is_remote = False  # there is nothing to prefetch
+        self.batch_fields = ()  # nor to compare
         self._samples = samples
 
     def block(self, *_: Any) -> Any:
