@@ -87,7 +87,7 @@ class MissingSource:
             f"the job still needs samples from before the dataset grew (of its {self._samples:,} samples), but some "
             "have changed or are missing",
             where=self.dataset_path,
-            hint="restore the earlier shards and splits, or begin a new run",
+            hint="restore the dataset and its .wdsctl folder from an older copy, or begin a new run",
         )
 
     def will_need(self, *_: Any) -> None:

@@ -36,7 +36,7 @@ class ChangedDataCheck:
         if problem:
             logger.warning(
                 "a dataset has changed since the job opened it, and states that are saved now cannot be resumed: %s; "
-                "restore the shards and splits that the job began with, and run `wdsctl index`",
+                "restore the dataset and its .wdsctl folder from an older copy, or begin a new run",
                 problem,
             )
 
