@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -134,7 +135,9 @@ def try_edits(path: str, seed: int, count: int, correct: Callable[[Any], Any]) -
 def resume(open_loader: Callable[[], Loader], state: Any) -> list[Any]:
     """The keys of the next batches."""
     loader = open_loader()
-    loader.load_state_dict(state)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # that the recipe differs
+        loader.load_state_dict(state)
     return [list(batch["__key__"]) for batch in islice(loader, STEPS)]
 
 
