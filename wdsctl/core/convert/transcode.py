@@ -119,13 +119,18 @@ def is_turned_or_resized(data: bytes, options: ImageTranscodeOptions) -> bool:
     """Whether `transcode_image` would change more than the encoding; False for images that it cannot read."""
     with warnings.catch_warnings(), suppress(*IMAGE_ERRORS):
         warnings.simplefilter("ignore")
-        image = Image.open(io.BytesIO(data), formats=pillow_formats())
-        is_resized = 0 < options.max_side < max(image.size)
-        is_written = is_resized or bool(options.format_name)
-        # Pillow always turns TIFF.
-        is_turned = exif_orientation(image) != 1 and (options.orientation == "apply" or image.format == "TIFF")
-        return is_resized or (is_written and is_turned)
+        return _is_turned_or_resized(data, options)
     return False
+
+
+@retry_without_side_chunks
+def _is_turned_or_resized(data: bytes, options: ImageTranscodeOptions) -> bool:
+    image = Image.open(io.BytesIO(data), formats=pillow_formats())
+    is_resized = 0 < options.max_side < max(image.size)
+    is_written = is_resized or bool(options.format_name)
+    # Pillow always turns TIFF.
+    is_turned = exif_orientation(image) != 1 and (options.orientation == "apply" or image.format == "TIFF")
+    return is_resized or (is_written and is_turned)
 
 
 @retry_without_side_chunks
