@@ -313,6 +313,17 @@ def test_resumed_run_ends_at_same_batch_as_uninterrupted_one(workers: int, blend
         assert run_resumed(make, steps, 500) == whole
 
 
+def test_merged_state_of_ranks_without_batches_is_read(blend: Blender) -> None:
+    def ranks(world: int) -> list[Loader]:
+        datasets = [get_train_dataset(blend, batch_size=8, worker_config=WorkerConfig(i, world)) for i in range(world)]
+        return [get_loader(dataset, max_failed_fraction=0.5) for dataset in datasets]
+
+    merged = merge_states([json_round_trip(loader.state_dict()) for loader in ranks(2)])
+
+    (resumed,) = ranks(1)
+    resumed.load_state_dict(json_round_trip(merged))
+
+
 def test_every_rank_continues_with_its_own_failures(blend: Blender) -> None:
     def ranks(world: int, fraction: float | None = 0.5) -> list[Loader]:
         datasets = [

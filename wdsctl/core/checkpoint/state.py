@@ -411,7 +411,7 @@ def merge_states(states: Sequence[LoaderState]) -> LoaderState:
     return add_digests(
         {
             **first,
-            **({"failures": failures} if any(failures) else {}),
+            **({} if failures.count(None) == len(failures) else {"failures": failures}),
             "version": STATE_VERSION,
             "kind": "world",
             "rank": -1,
