@@ -73,6 +73,8 @@ CASES: list[tuple[Any, Any]] = [
     ({"segments_info": [{"id": 7, "bbox": [2, 4, 6, 8], "area": 40}]},
      {"segments_info": [{"id": 7, "bbox": [1, 2, 3, 4], "area": 10}]}),
     ({"box_format": "xyxy", "boxes": [["2", "4", "6", "8"]]}, {"box_format": "xyxy", "boxes": [["1", "2", "3", "4"]]}),
+    ({"box_format": "xyxy", "box": ["2469.1357", "4.5", "6", "8"]},
+     {"box_format": "xyxy", "box": ["1234.56785", "2.25", "3", "4"]}),
     ({"polygon": [0.1, 0.1, 0.5, 0.1, 0.5, 0.5]}, {"polygon": [0.1, 0.1, 0.5, 0.1, 0.5, 0.5]}),
     ({"words": [{"box_format": "xyxy", "box": [[2, 4], [6, 4], [6, 8], [2, 8]]}]},
      {"words": [{"box_format": "xyxy", "box": [[1, 2], [3, 2], [3, 4], [1, 4]]}]}),
@@ -113,6 +115,7 @@ def test_other_geometry_cannot_follow(value: Any) -> None:
         {"caption": "a box, 2 x 3", "points": 12, "boxes": 3, "area": 70, "tokens": [5, 6, 7, 8]},
         {"embedding": [[0.1, -0.2, 0.3, 0.4]], "spans": [[0, 4], [5, 9], [10, 12]]},
         {"width": 640, "height": 480},  # of another picture
+        {"counts": {"cat": 2}, "size": 12}, {"Counts": [1, 2], "Size": [3, 4]},
         {"pose": {"x": 1, "y": 2, "z": 3}, "score": [1, 0, 0, 1], "bbox": [], "boxes": None},
         [], "text", None, 3,
     ],

@@ -15,6 +15,7 @@ import pytest
 
 from tests.build import a_dataset, samples
 from tests.energon import an_energon_dataset
+from wdsctl.core.dataset.shard_names import expand_braces
 from wdsctl.core.errors import DatasetError, InputError, UsageError
 from wdsctl.loader.energon import (
     BaseWebdatasetFactory,
@@ -189,6 +190,10 @@ def a_folder_of_shards(root: Path, shards: int = 5) -> list[str]:
     return names
 
 
+def expand_all(names: list[str]) -> list[str]:
+    return [each for name in names for each in expand_braces(name)]
+
+
 def test_prepare_dataset_writes_what_conversion_scripts_need(tmp_path: Path) -> None:
     """The end of Pai-Megatron-Patch's conversions: `prepare_dataset`, then dataset.yaml into the folder of Energon."""
     names = a_folder_of_shards(tmp_path / "data")
@@ -206,6 +211,17 @@ def test_prepare_dataset_writes_what_conversion_scripts_need(tmp_path: Path) -> 
     train = get_val_dataset(path, batch_size=12, split_part="train", task_encoder=RawEncoder())
     trained = {sample["__sources__"][0].shard_name for batch in get_loader(train) for sample in batch}
     assert (len(trained), len(shards), trained | shards, trained & shards) == (3, 2, set(names), set())
+
+
+def test_prepare_dataset_leaves_out_no_shard(tmp_path: Path) -> None:
+    """0.7 + 0.2 + 0.1 is slightly less than 1."""
+    names = a_folder_of_shards(tmp_path / "data", 10)
+    ratios = [("train", 7), ("val", 2), ("test", 1)]
+
+    BaseWebdatasetFactory.prepare_dataset(tmp_path / "data", names, split_parts_ratio=ratios, split_config="split.json")
+
+    splits = json.loads((tmp_path / "data" / MAIN_FOLDER_NAME / "split.json").read_text())["split_parts"]
+    assert sorted(shard for each in splits.values() for shard in expand_all(each)) == sorted(names)
 
 
 def test_prepare_dataset_splits_by_patterns(tmp_path: Path) -> None:

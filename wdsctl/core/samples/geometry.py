@@ -222,7 +222,7 @@ def _follow_object(value: dict[str, Any], key: str, context: _Context) -> Any:
         context = context._replace(box_format="xywh")
     names = {each.lower(): each for each in value}
     numbers = {each for each in names if read_number(value[names[each]]) is not None}
-    if {"counts", "size"} <= names.keys():
+    if isinstance(value.get("counts"), str | list) and _is_row(value.get("size"), 2):
         return _follow_run_lengths(value, key, context)
     if numbers.issuperset(_CORNER_KEYS):
         return {**value, **_follow_corners({name: value[names[name]] for name in _CORNER_KEYS}, names, key, context)}
@@ -448,7 +448,7 @@ def read_number(value: Any) -> float | None:
 def _like(old: Any, new: float) -> Any:
     """A number in the form of the old one: text stays text, and whole numbers stay whole where they can."""
     if isinstance(old, str):
-        return f"{round(new)}" if old.strip().lstrip("-").isdecimal() else f"{round(new, 6):g}"
+        return f"{round(new)}" if old.strip().lstrip("-").isdecimal() else f"{round(new, 6):.12g}"
     rounded = round(float(new), 6)
     return int(rounded) if isinstance(old, int) and rounded.is_integer() else rounded
 
