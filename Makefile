@@ -9,9 +9,10 @@ EXAMPLES := $(VENV)/.examples
 TEST_PROCESSES ?= 4
 # Order of the tests and examples of random tests: the same in every run, unless another seed is given.
 SEED ?= 1
-PYTEST := $(BIN)/python -m pytest --processes $(TEST_PROCESSES) --seed $(SEED)
+# Rewritten tests are kept, also in an environment that keeps no bytecode.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --processes $(TEST_PROCESSES) --seed $(SEED)
 
-.PHONY: help demo demo-media demo-vlm demo-speech demo-store compiled test-quick test test-slow test-times matrix interop fuzz check format docs house house-coverage bench clean
+.PHONY: help demo demo-media demo-vlm demo-speech demo-store compiled test-quick test test-slow test-times matrix interop fuzz check format docs house house-coverage bench clean .types .rules
 
 help:  ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,9 +43,14 @@ demo-store: $(READY)  ## photographs to an S3 server, trained from by two ranks 
 	@$(BIN)/python examples/demo_store.py
 
 check: $(READY)  ## lint, types, import rules, generated documents
+	@$(MAKE) --no-print-directory --output-sync=target -j 2 .types .rules
+
+.types:
+	$(BIN)/mypy
+
+.rules:
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python docs/house.py --check
 	$(BIN)/python docs/generate.py --check
