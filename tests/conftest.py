@@ -21,7 +21,7 @@ from wdsctl.cli.agents import AGENT_VARIABLES
 if TYPE_CHECKING:
     from tests.stores.servers import Store
 
-pytest_plugins = ["tests.parallel", "tests.quick", "tests.seeds"]
+pytest_plugins = ["tests.parallel", "tests.quick", "tests.rewritten", "tests.seeds"]
 
 # A shell starts background jobs with SIGINT ignored, and every child process inherits that: tests of Ctrl-C would
 # wait forever.
