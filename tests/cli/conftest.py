@@ -17,11 +17,14 @@ import pytest
 
 from tests import children
 from tests.cli.json_schema import check
+from tests.kept import keep_parameters
 from wdsctl.cli.main import main
 from wdsctl.cli.output import render_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+keep_parameters()
 
 Show = Callable[["Iterable[RenderableType]"], list[str]]
 

@@ -55,7 +55,7 @@ def _s3_checksums() -> dict[str, str]:
     if "AWS_REQUEST_CHECKSUM_CALCULATION" in os.environ:
         return {}
     try:
-        from botocore.config import Config  # type: ignore[import-untyped]
+        from botocore.config import Config
     except ImportError:  # the driver is missing, which fsspec reports
         return {}
     option = "request_checksum_calculation"  # older versions have none, and add none
