@@ -95,8 +95,8 @@ def test_concurrent_prepares_of_same_destination_are_serialized(
             assert first.poll() is None
             time.sleep(0.02)
         second = run_command(tmp_path / "two", *command[3:])
-        proxy.set_faults()
-        threading.Timer(1.0, may_continue.set).start()  # until then, the third waits
+        # The third has read the marker of the first to check the destination; with the second request, it waits.
+        proxy.set_faults(Fault(method="GET", path=r"writer\.json", before=may_continue.set, skip=1))
         third = run_command(tmp_path / "three", *command[3:], "--wait", "200", "--json")
         stderr = first.communicate()[1]
 
