@@ -198,3 +198,16 @@ def test_inspect_without_catalog_hints_at_prepare(tmp_path: Path) -> None:
         inspect(some_shards(tmp_path, 1))
     assert caught.value.code == "WDS301"
     assert "wdsctl prepare" in caught.value.hint
+
+
+def test_inspect_counts_samples_without_mapped_fields(tmp_path: Path) -> None:
+    files = {**samples(0, 7, "jpg", "cls"), **samples(7, 1, "png", "cls"), **samples(8, 4, "jpg", "cls")}
+    del files["000003.cls"]
+    index(root := a_dataset(tmp_path, {"a.tar": files}))
+    yaml = catalog_of(root).with_name("dataset.yaml")
+    yaml.write_text("sample_type: ImageClassificationSample\nfield_map: {image: 'jpg,png', label: cls}\n")
+    assert inspect(root).absent_fields == {"label": 1}
+    yaml.write_text("sample_type: ImageSample\nfield_map: {image: jpg}\n")
+    assert inspect(root).absent_fields == {"image": 1}
+    yaml.write_text("sample_type: CrudeSample\nfield_map: {images: '*.jpg'}\n")
+    assert inspect(root).absent_fields == {}

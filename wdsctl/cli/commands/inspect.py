@@ -22,6 +22,7 @@ from wdsctl.cli.formatting import (
     relative_paths,
 )
 from wdsctl.cli.tables import SEVERITY_STYLES, finding_lines, labelled_lines, make_table, more_findings_line
+from wdsctl.core.catalog.consistency import describe_absent_field
 from wdsctl.core.dataset.location import ENERGON_META_FOLDER, shell_command
 
 if TYPE_CHECKING:
@@ -210,6 +211,9 @@ def _facts(report: InspectReport) -> list[tuple[str, str]]:
             f"{display_path(report.catalog)} ({format_size(report.catalog_bytes)}, generation {report.generation})",
         ),
     ]
+    if report.absent_fields:
+        missing = (describe_absent_field(name, count, report.samples) for name, count in report.absent_fields.items())
+        facts.append(("fields", ", ".join(missing)))
     if report.polylithic:
         complete = f"{report.polylithic.sample_type}: {format_field_map(report.polylithic.field_map)}"
         facts += [("media", display_path(report.polylithic.media)), ("with media", complete)]

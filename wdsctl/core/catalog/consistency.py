@@ -26,10 +26,11 @@ from wdsctl.core.media.kinds import MEDIA_KINDS, part_kind
 from wdsctl.core.offsets.key_index import HASH_CHUNK_KEYS, OffsetsRows, sort_keys_by_hash
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.progress import Progress
+from wdsctl.core.samples.crude_fields import is_list_of_parts
 from wdsctl.core.samples.field_map import parse_field_map
 from wdsctl.core.samples.fields import did_you_mean, find_parts
 from wdsctl.core.samples.naming import INDEX_BITS
-from wdsctl.core.samples.types import SAMPLE_TYPES
+from wdsctl.core.samples.types import CRUDE, SAMPLE_TYPES
 from wdsctl.core.shards.jsonl_keys import LINE_NUMBER_KEYS
 from wdsctl.core.text import pluralize
 
@@ -137,6 +138,7 @@ def part_findings(offsets: Offsets, parts: Sequence[PartCount], config: DatasetC
     Notes for parts that only some samples have, and for optional parts that none has.
     """
     yield from missing_field_findings(offsets, config)
+    yield from absent_field_findings(offsets, config)
     expected = _expected_with_missing_counts(offsets, config)
     for names, lacking in expected.items():
         if lacking:
@@ -165,11 +167,61 @@ def missing_field_findings(
     """
     needed = required_fields(config)
     alternatives: dict[tuple[str, ...], str] = {}
+    fields: dict[tuple[str, ...], list[str]] = {}
     for field, names in _field_parts(offsets, config).items():
         if field in needed:
             alternatives.setdefault(names, " or ".join(access.part for access in needed[field].alternatives))
+            fields.setdefault(names, []).append(field)
     for names, described in alternatives.items():
-        yield from _missing_part_findings(offsets, names, severity, described, names_samples=names_samples)
+        for found in _missing_part_findings(offsets, names, severity, described, names_samples=names_samples):
+            if names_samples or found.count == offsets.samples:
+                yield found
+                continue
+            counted = describe_absent_field(" and ".join(fields[names]), found.count, offsets.samples)
+            yield replace(found, message=f"{counted}: no part {described}")
+
+
+def absent_fields(offsets: Offsets, config: DatasetConfig) -> dict[str, int]:
+    """Mapped field -> samples without any of its parts, if there are any. A list of parts may be empty."""
+    layouts, samples = _layouts_with(offsets)
+    paths, absent = parse_field_map(config.field_map), {}
+    for field, names in _field_parts(offsets, config).items():
+        if config.sample_type == CRUDE and is_list_of_parts(paths[field]):
+            continue
+        having = sum(samples[i] for i in {i for name in names for i in layouts.get(name, ())})
+        if having < offsets.samples:
+            absent[field] = offsets.samples - having
+    return absent
+
+
+def absent_field_findings(offsets: Offsets, config: DatasetConfig) -> Iterator[Finding]:
+    """A note for each optional field that some samples lack, with their number."""
+    needed = required_fields(config)
+    for field, missing in absent_fields(offsets, config).items():
+        if field in needed or missing == offsets.samples:
+            continue
+        names = _field_parts(offsets, config)[field]
+        _, first = offsets.find_with_layouts(
+            [i for i, layout in enumerate(offsets.layouts) if not set(names) & set(layout)]
+        )
+        shard = offsets.shards[offsets.shard_of(first)].path
+        yield absent_field_finding(field, missing, offsets.samples, shard, offsets.key(first))
+
+
+def absent_field_finding(field: str, missing: int, samples: int, shard: str, key: str) -> Finding:
+    """A note with the number of samples that lack an optional field. `shard`, `key`: of the first of them."""
+    return Finding(
+        code="WDS172",
+        severity="note",
+        message=describe_absent_field(field, missing, samples),
+        shard=shard,
+        key=key,
+        count=missing,
+    )
+
+
+def describe_absent_field(field: str, missing: int, samples: int) -> str:
+    return f"{field}: missing in {missing:,} of {pluralize(samples, 'sample')}"
 
 
 def required_parts(offsets: Offsets, config: DatasetConfig) -> list[tuple[str, ...]]:

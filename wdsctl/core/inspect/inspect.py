@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 
 from wdsctl.core.catalog.browse import CatalogBrowser
+from wdsctl.core.catalog.consistency import absent_fields, open_offsets
 from wdsctl.core.catalog.ledger import read_views
 from wdsctl.core.catalog.presence import no_samples_findings
-from wdsctl.core.catalog.totals import PartCount, SplitCount, read_catalog_summary
+from wdsctl.core.catalog.totals import PartCount, SplitCount, Totals, read_catalog_summary
 from wdsctl.core.catalog.values import PartLocation, SampleLocation, read_generation
-from wdsctl.core.dataset.config import load_config
+from wdsctl.core.dataset.config import DatasetConfig, load_config
 from wdsctl.core.dataset.location import DatasetLocation, locate
 from wdsctl.core.dataset.polylithic import find_folder_of_primary
 from wdsctl.core.errors import CatalogError, Finding, PermissionDenied, StorageError
@@ -23,8 +24,8 @@ from wdsctl.core.index.request import ColumnReport, MediaReport, column_reports,
 from wdsctl.core.media.byte_range import ByteRangeFile
 from wdsctl.core.media.facts import MediumFacts, Unreadable
 from wdsctl.core.offsets.head import check_offsets_head
+from wdsctl.core.samples.field_map import parse_field_map
 from wdsctl.core.samples.preview import PREVIEW_HEAD_BYTES, PartPreview, preview_facts, preview_part
-from wdsctl.core.samples.types import CRUDE
 from wdsctl.core.storage.open import storage_for
 from wdsctl.core.storage.storage import FileRange, Storage
 from wdsctl.core.urls import redact_secrets
@@ -76,7 +77,8 @@ class InspectReport:
     `shard_list`: the first 1,000 shards; `missing` and `changed` are those whose files have changed since. `stale`:
     differences between the files and the catalog, and shards and parts of the catalog that cannot be read. `media`:
     None if the dataset was indexed without `--media`. `excluded`: the number of samples that a rule or a quarantine
-    keeps out of all splits. `polylithic`: for a primary with its media beside it.
+    keeps out of all splits. `polylithic`: for a primary with its media beside it. `absent_fields`: mapped field -> the
+    number of samples without any of its parts, if there are any.
     """
 
     root: str
@@ -100,6 +102,7 @@ class InspectReport:
     excluded: int = 0
     views: tuple[ViewCount, ...] = ()
     polylithic: PolylithicSummary | None = None
+    absent_fields: dict[str, int] = field(default_factory=dict)
 
 
 def inspect(root: str, *, catalog: str | None = None, samples: int = 3) -> InspectReport:
@@ -113,10 +116,7 @@ def inspect(root: str, *, catalog: str | None = None, samples: int = 3) -> Inspe
     summary = read_catalog_summary(location.catalog, first=MAX_CHECKED_SHARDS, spread=MAX_CHECKED_SHARDS)
     totals, generation = summary.totals, read_generation(location.catalog, summary.facts)
     views, ledger_findings = _count_views(location)
-    sample_type, field_map = CRUDE, {}
-    if os.path.exists(location.dataset_yaml):
-        config = load_config(location.dataset_yaml)
-        sample_type, field_map = config.sample_type, dict(config.field_map)
+    config = load_config(location.dataset_yaml) if os.path.exists(location.dataset_yaml) else DatasetConfig()
     columns, column_findings = column_reports(location, generation, totals.digest)
     # Fewer shards are all compared with the catalog by `check_freshness`.
     sizes = {} if summary.has_all else {os.path.join(location.root, row.path): row.size for row in summary.first}
@@ -133,8 +133,8 @@ def inspect(root: str, *, catalog: str | None = None, samples: int = 3) -> Inspe
         catalog=location.catalog,
         catalog_bytes=os.path.getsize(location.catalog),
         generation=generation,
-        sample_type=sample_type,
-        field_map=field_map,
+        sample_type=config.sample_type,
+        field_map=dict(config.field_map),
         shards=totals.shards,
         samples=totals.samples,
         size_bytes=totals.size_bytes,
@@ -155,7 +155,22 @@ def inspect(root: str, *, catalog: str | None = None, samples: int = 3) -> Inspe
         excluded=totals.excluded,
         views=views,
         polylithic=_summarize_polylithic(location),
+        absent_fields=_count_absent_fields(location, generation, config, totals),
     )
+
+
+def _count_absent_fields(
+    location: DatasetLocation, generation: int, config: DatasetConfig, totals: Totals
+) -> dict[str, int]:
+    """See `InspectReport`. Opens the offsets file only if not every part of the field map is in all samples."""
+    complete = {part.name for part in totals.parts if part.samples == totals.samples}
+    if all(
+        any(access.part in complete for access in path.alternatives)
+        for path in parse_field_map(config.field_map).values()
+    ):
+        return {}
+    offsets = open_offsets(location, generation)
+    return {} if isinstance(offsets, Finding) else absent_fields(offsets, config)
 
 
 def _summarize_polylithic(location: DatasetLocation) -> PolylithicSummary | None:
