@@ -449,7 +449,7 @@ def validate(
 ) -> ValidateReport | ReleaseReport:
     """Check a dataset, or all datasets of a blend file, for errors: `wdsctl validate`. Findings are in the report.
 
-    `level`: structure (always), headers, content, schema, refs, hashes, or all; as "schema,content" or a list.
+    `level`: structure (always), headers, content, load, schema, refs, hashes, or all; as "schema,content" or a list.
     `sample`: the share of samples to check, "1%" or 0.01, drawn by `seed`.
     `shards`: patterns of shards to check.
     `refs`: JSON field -> the store that it refers to.
@@ -469,6 +469,7 @@ def validate(
     )
     from wdsctl.core.validate.validate import release as release_quarantine
     from wdsctl.core.validate.validate import validate as run_validate
+    from wdsctl.plugins import LOAD_CHECK
 
     root_path, catalog_path = _path("root", root), _path_or_none("catalog", catalog)
     progress = progress or SILENT_PROGRESS
@@ -504,7 +505,13 @@ def validate(
         quarantine=quarantine,
     )
     return run_validate(
-        root_path, request, catalog=catalog_path, workers=worker_count(workers), wait=wait, progress=progress
+        root_path,
+        request,
+        catalog=catalog_path,
+        workers=worker_count(workers),
+        wait=wait,
+        progress=progress,
+        load_check=LOAD_CHECK,
     )
 
 

@@ -23,4 +23,4 @@ def test_parse_levels_adds_prerequisite_levels_in_order_of_cost(words: list[str]
 def test_unknown_level_is_refused_with_available_ones() -> None:
     with pytest.raises(UsageError) as caught:
         parse_levels(["contents"])
-    assert "structure, headers, content, schema, refs, hashes" in caught.value.hint
+    assert "structure, headers, content, load, schema, refs, hashes" in caught.value.hint

@@ -51,6 +51,7 @@ Levels:
   structure   tars, keys, parts, catalog; always checked
   headers     headers of media and arrays
   content     decodes all parts; includes headers
+  load        loads and batches samples as a training; needs wdsctl[loader]
   schema      whether values match the sample type
   refs        whether names of media exist in their stores
   hashes      SHA-256 of every shard; reads all bytes every time
@@ -146,6 +147,7 @@ def command(
     )
     from wdsctl.core.validate.validate import release as release_quarantine
     from wdsctl.core.validate.validate import validate
+    from wdsctl.plugins import LOAD_CHECK
 
     if release:
         check_release_options(
@@ -187,7 +189,9 @@ def command(
     )
     with show_progress(common.output) as progress:
         processes = worker_count(workers)
-        report = validate(root, request, catalog=catalog, workers=processes, wait=wait, progress=progress)
+        report = validate(
+            root, request, catalog=catalog, workers=processes, wait=wait, progress=progress, load_check=LOAD_CHECK
+        )
     _write_answer(report, format, output, fail_on, limit, common)
     return 1 if fail_on != "never" and findings_at_least(report.findings, fail_on) else 0
 

@@ -74,6 +74,7 @@ class LocatedFindingCollector:
     _positions: dict[tuple[str, str], dict[int, None]] = field(default_factory=dict)
     _faults: dict[tuple[str, str], dict[int, SampleFault]] = field(default_factory=dict)
     _counts: dict[tuple[str, str], int] = field(default_factory=dict)
+    failed: set[int] = field(default_factory=set)  # positions of the samples with an error
 
     def add(self, code: str, message: str, part: PartToCheck, severity: Severity = "error") -> None:
         kind = (code, part.part)
@@ -87,6 +88,8 @@ class LocatedFindingCollector:
                 part=part.part,
                 offset=part.offset,
             )
+        if severity == "error":
+            self.failed.add(part.position)
         self._positions.setdefault(kind, {})[part.position] = None
         self._counts[kind] = self._counts.get(kind, 0) + 1
         faults = self._faults.setdefault(kind, {})

@@ -70,6 +70,12 @@ def check_image_decodes(data: bytes, *, max_pixels: int = MAX_IMAGE_PIXELS) -> D
             return DecodeVerdict("broken", f"it cannot be decoded: {reason}")
 
 
+def check_decoded_image(data: bytes) -> DecodeVerdict:
+    """`check_image_decodes` of an image that the loader has decoded without complaint. Cost: the checksums of a PNG."""
+    doubt = _find_png_damage(data) if data.startswith(PNG_SIGNATURE) else ""
+    return DecodeVerdict("doubtful", doubt) if doubt else INTACT
+
+
 @retry_without_side_chunks
 def _check_image_decodes(data: bytes, max_pixels: int) -> DecodeVerdict:
     # `Image.open` refuses images above Pillow's own limit; the verdict is worded alike.

@@ -62,7 +62,13 @@ def iterate_leaves(path: str) -> Iterator[tuple[str, Leaf]]:
 
 
 def validate_blend(
-    path: str, request: ValidateRequest, *, workers: int = 1, wait: float = 0.0, progress: Progress = SILENT_PROGRESS
+    path: str,
+    request: ValidateRequest,
+    *,
+    workers: int = 1,
+    wait: float = 0.0,
+    progress: Progress = SILENT_PROGRESS,
+    load_check: str = "",
 ) -> ValidateReport:
     """Validate the entries of a blend file, and every dataset once, and combine the reports.
 
@@ -82,12 +88,18 @@ def validate_blend(
     findings = check_entries(path)
     for finding in findings:  # before the datasets, which can take hours
         progress.note(f"{finding.code}: {finding.message}")
-    reports = _validate_each(datasets, request, workers=workers, wait=wait, progress=progress)
+    reports = _validate_each(datasets, request, workers=workers, wait=wait, progress=progress, load_check=load_check)
     return _combine_reports(path, datasets, reports, findings, request)
 
 
 def validate_polylithic(
-    path: str, request: ValidateRequest, *, workers: int = 1, wait: float = 0.0, progress: Progress = SILENT_PROGRESS
+    path: str,
+    request: ValidateRequest,
+    *,
+    workers: int = 1,
+    wait: float = 0.0,
+    progress: Progress = SILENT_PROGRESS,
+    load_check: str = "",
 ) -> ValidateReport:
     """Validate the primary and the media of a polylithic dataset, and combine the reports as `validate_blend`.
 
@@ -106,7 +118,7 @@ def validate_polylithic(
     datasets: dict[str, list[str] | None] = {primary: [folder.media]}
     if not view:
         datasets[folder.media] = None
-    reports = _validate_each(datasets, request, workers=workers, wait=wait, progress=progress)
+    reports = _validate_each(datasets, request, workers=workers, wait=wait, progress=progress, load_check=load_check)
     # `_prefix_shards` names datasets relative to the folder of the file.
     combined = _combine_reports(folder.config, datasets, reports, [], request)
     return replace(combined, root=redact_secrets(root), samples=reports[primary].samples, view=view)
@@ -119,10 +131,12 @@ def _validate_each(
     workers: int,
     wait: float,
     progress: Progress,
+    load_check: str,
 ) -> dict[str, ValidateReport]:
     """Validate datasets, each with its stores.
 
-    A dataset with None instead of stores is itself a store: the level `refs` applies only if dataset.yaml has rules.
+    A dataset with None instead of stores is itself a store: the level `refs` applies only if dataset.yaml has rules,
+    and `load` never, as the loader reads its entries one by one.
     """
     clear_store_cache()  # stores may have changed since an earlier call
     reports: dict[str, ValidateReport] = {}
@@ -130,10 +144,17 @@ def _validate_each(
         progress.note(f"validating {root}")
         location, _ = locate_view(root)
         levels = request.levels
-        if stores is None and not _has_ref_rules(location):
-            levels = tuple(each for each in request.levels if each != "refs")
+        if stores is None:
+            omitted = ("load",) if _has_ref_rules(location) else ("load", "refs")
+            levels = tuple(each for each in request.levels if each not in omitted)
         reports[root] = validate_dataset(
-            root, replace(request, levels=levels), workers=workers, wait=wait, progress=progress, stores=stores
+            root,
+            replace(request, levels=levels),
+            workers=workers,
+            wait=wait,
+            progress=progress,
+            stores=stores,
+            load_check=load_check,
         )
     return reports
 

@@ -57,16 +57,19 @@ def _stored_decoder(part: str) -> Callable[[bytes], object] | None:
     return raw_image_to_png if extension == RAW_IMAGE_EXTENSION else stored_value_decoder(extension)
 
 
-def check_content(read: ReadShard, part: PartToCheck, findings: LocatedFindingCollector) -> None:
+def check_content(
+    read: ReadShard, part: PartToCheck, findings: LocatedFindingCollector, *, is_decoded: bool = False
+) -> None:
     """Add defects of a part's content to `findings`. Raises storage errors. `headers` reports empty media and arrays.
 
+    `is_decoded`: the loader has decoded the part without complaint, so that images and npz are not decoded again.
     Takes the time of decoding. Memory: the part and its decoded form; for audio and video a few pages and frames.
     """
     kind = part_kind(part.part)
-    if part.size == 0 and kind in MEDIA_KINDS | ARRAY_KINDS:
+    if (part.size == 0 and kind in MEDIA_KINDS | ARRAY_KINDS) or (is_decoded and kind == "npz"):
         return
     if kind in MEDIA_KINDS:
-        _check_medium(read, part, findings)
+        _check_medium(read, part, findings, is_decoded=is_decoded)
         return
     if part.size > MAX_DECODABLE_BYTES:
         findings.add("WDS146", f"it has {part.size:,} bytes; {_SIZE_LIMIT}", part)
@@ -90,15 +93,16 @@ def check_content(read: ReadShard, part: PartToCheck, findings: LocatedFindingCo
         findings.add(code, message, part)
 
 
-def _check_medium(read: ReadShard, part: PartToCheck, findings: LocatedFindingCollector) -> None:
+def _check_medium(read: ReadShard, part: PartToCheck, findings: LocatedFindingCollector, *, is_decoded: bool) -> None:
     head, content = read_part_header(read, part)
     if content.kind == "image":
         if part.size > MAX_DECODABLE_BYTES:
             findings.add("WDS146", f"the image has {part.size:,} bytes; {_SIZE_LIMIT}", part)
             return
-        from wdsctl.core.media.decode_check import check_image_decodes
+        from wdsctl.core.media.decode_check import check_decoded_image, check_image_decodes
 
-        verdict = check_image_decodes(read(part.offset, part.size))
+        check = check_decoded_image if is_decoded else check_image_decodes
+        verdict = check(read(part.offset, part.size))
     elif content.kind in ("audio", "video"):
         from wdsctl.core.media.decode_check import check_stream_decodes
 

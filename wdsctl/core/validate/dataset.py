@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 
 from wdsctl.core.catalog.consistency import (
+    absent_fields,
     colliding_name_findings,
     colliding_part_findings,
     find_incomplete_samples,
@@ -24,27 +25,38 @@ from wdsctl.core.catalog.history import RunRecord, record_run
 from wdsctl.core.catalog.ledger_checks import LocatedFinding
 from wdsctl.core.catalog.presence import no_samples_findings, wait_for_catalog
 from wdsctl.core.catalog.read import Catalog
-from wdsctl.core.catalog.splits import sample_flags
+from wdsctl.core.catalog.splits import SplitShard, sample_flags
 from wdsctl.core.catalog.values import MISSING_STATUS, ShardRow
-from wdsctl.core.dataset.config import DatasetConfig, load_config
+from wdsctl.core.dataset.config import DatasetConfig, load_config, read_config_text
 from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.dataset.lock import lock_dataset, publish_changes
 from wdsctl.core.dataset.polylithic import PolylithicFolder, find_folder_of_primary
 from wdsctl.core.dataset.shard_names import is_jsonl_name, shard_format
 from wdsctl.core.dataset.view_root import locate_view
-from wdsctl.core.errors import SEVERITIES, DatasetError, Finding, UsageError
+from wdsctl.core.errors import SEVERITIES, DatasetError, Finding, UsageError, WdsctlError
 from wdsctl.core.index.first_use import ensure_current_catalog
 from wdsctl.core.index.freshness import freshness_findings
 from wdsctl.core.index.key_until import key_findings
 from wdsctl.core.invocation import describe_request
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
+from wdsctl.core.samples.types import is_custom_type
 from wdsctl.core.shards.jsonl_keys import JsonlKeyRule
 from wdsctl.core.shards.list import folder_indexes, list_shards
 from wdsctl.core.storage.open import check_range_requests, storage_for
 from wdsctl.core.urls import redact_secrets
 from wdsctl.core.validate.hashes import ExpectedHash, find_unhashed, index_hashes, read_checksum_files
 from wdsctl.core.validate.hub import hub_findings
+from wdsctl.core.validate.load import (
+    NOT_LOADABLE_CODES,
+    KindCount,
+    LoadCheck,
+    LoadTarget,
+    count_kinds,
+    kept_load_check,
+    missing_value_findings,
+    open_load_check,
+)
 from wdsctl.core.validate.quarantine import quarantine_samples
 from wdsctl.core.validate.ref_stores import clear_store_cache
 from wdsctl.core.validate.refs import (
@@ -68,7 +80,7 @@ from wdsctl.core.validate.robot_media import robot_media_findings
 from wdsctl.core.validate.run_checks import CheckOutcome, check_shards, store_dataset_ref_findings
 from wdsctl.core.validate.schema import SchemaRules, schema_rules_of
 from wdsctl.core.validate.unit import CheckContext, CheckUnit
-from wdsctl.core.views.selections import SampleSelection, read_view_samples
+from wdsctl.core.views.selections import SampleSelection, intersect_selections, read_view_samples
 
 # What to do about a dataset of a blend without rules for the level `refs`, in place of the option `--refs`.
 _HINT_WITH_STORES = "the first samples have no names of media; write `refs:` in dataset.yaml"
@@ -84,14 +96,15 @@ def validate_dataset(
     wait: float = 0.0,
     progress: Progress = SILENT_PROGRESS,
     stores: Sequence[str] | None = None,
+    load_check: str = "",
 ) -> ValidateReport:
     """Check every shard on the levels of the request, and the dataset as a whole.
 
     Also checks keys and parts across shards, and whether the catalog is current. If `root` is `ROOT@VIEW`, checks the
     shards of the view and reports findings about its samples. `stores`: those of a blend file; None outside of one. The
     level `refs` maps the fields that name media to these stores, not to those that dataset.yaml names, since a training
-    run reads from the former. It does not save these rules. `wait`: seconds to wait for another writer before a
-    quarantine. Findings are in the report and in the ledger.
+    run reads from the former. It does not save these rules. `load_check`: as in `validate`. `wait`: seconds to wait for
+    another writer before a quarantine. Findings are in the report and in the ledger.
 
     Raises only if there is nothing to check (no catalog, no matching shard, no such view), if a quarantine cannot be
     written, and UsageError for `refs` without the level.
@@ -113,7 +126,7 @@ def validate_dataset(
         clear_store_cache()
         arguments = [redact_secrets(root), *describe_request(request)]
         record = stack.enter_context(record_run(location, "validate", arguments, progress))
-        validation = _Validation(location, request, record, workers, progress, view, view_samples)
+        validation = _Validation(location, request, record, workers, progress, view, view_samples, load_check)
         report = validation.run(stores)
         record.findings += report.findings
         return report
@@ -131,6 +144,7 @@ class _Validation:
         progress: Progress,
         view: str,
         view_samples: SampleSelection | None,
+        load_check: str,
     ) -> None:
         self.started = time.monotonic()
         self.location, self.request, self.record = location, request, record
@@ -164,6 +178,13 @@ class _Validation:
         self.skipped: dict[ValidationLevel, str] = {}
         self.completion: PolylithicFolder | None = None
         self.schema_rules = self._find_schema_rules() if self._has_level("schema") else None
+        self.load_findings: list[Finding] = []
+        self.load: LoadTarget | None = None
+        self.load_check: LoadCheck | None = None
+        if self._has_level("load"):
+            self._open_load_check(load_check)
+        # Without `load`, the level `content` decodes all parts itself.
+        self.levels = tuple(each for each in request.levels if each != "load" or self.load_check is not None)
 
     def run(self, stores: Sequence[str] | None) -> ValidateReport:
         """Run all checks. `stores`: see `validate_dataset`."""
@@ -187,6 +208,11 @@ class _Validation:
             findings += find_unhashed({unit.shard.path: unit.expected_hashes for unit in units})
         if rules:
             findings += self._check_refs_dataset_wide(rules, outcome)
+        if outcome.not_loaded:
+            self.skipped["load"] = outcome.not_loaded
+        elif self.load_check is not None:
+            self.load_findings += self._batch_findings(self.load_check, outcome)
+        findings += self.load_findings
         findings += self._whole_dataset_findings()
         if request.target:
             findings += self._target_findings()
@@ -215,7 +241,10 @@ class _Validation:
             findings=tuple(sort_findings(findings)),
             seconds=time.monotonic() - self.started,
             levels=levels,
-            skipped=tuple(f"{level} skipped: {reason}" for level, reason in self.skipped.items()),
+            skipped=tuple(
+                f"load: not checked: {reason}" if level == "load" else f"{level} skipped: {reason}"
+                for level, reason in self.skipped.items()
+            ),
             unread=outcome.unread,
             share=request.share,
             seed=request.seed,
@@ -298,7 +327,7 @@ class _Validation:
         units = [
             CheckUnit(
                 shard=shard,
-                levels=self.request.levels,
+                levels=self.levels,
                 row=row,
                 expected_hashes=tuple(expected.get(shard.path, ())),
                 media_digest=b"" if row is None else self.media_digests.get(row.id, b""),
@@ -311,14 +340,100 @@ class _Validation:
         has_offsets = isinstance(self.offsets, Offsets)
         return CheckContext(
             root=self.location.root,
-            request=self.request,
+            request=replace(self.request, levels=self.levels),
             line_keys=JsonlKeyRule(self.key_field, is_single_file=bool(self.location.single_file)),
             catalog_path=self.location.catalog,
             offsets_path=self.location.offsets_path(self.generation) if has_offsets else "",
             schema_rules=self.schema_rules,
             completion=self.completion,
             ref_rules=tuple(rules),
+            load=None if self.load_check is None else self.load,
+            reported_parts=self._reported_parts(),
         )
+
+    def _reported_parts(self) -> tuple[tuple[str, ...], ...]:
+        """The required parts whose absence `part_findings` reports."""
+        if self.load is None or self.is_partial or isinstance(self.offsets, Finding) or self.load.folder is not None:
+            return ()
+        return tuple(required_parts(self.offsets, self.config))
+
+    def _open_load_check(self, opener: str) -> None:
+        """Open the loader's check; or set why it does not run, or why the loader refuses the dataset."""
+        folder = self.completion or find_folder_of_primary(self.location.path)
+        config_path = self.location.dataset_yaml if folder is None else folder.config
+        config = self.config if folder is None else self._load_config(config_path)
+        reason = ""
+        if not opener:
+            reason = "the caller of the function names no loader"
+        elif self.config_findings:
+            reason = "dataset.yaml is invalid"
+        elif isinstance(self.offsets, Finding):
+            reason = "the offsets file cannot be used"
+        elif not self.offsets.samples:
+            reason = "the dataset has no samples"
+        elif config.sequences is not None:
+            reason = "the samples are frames of sequences; `content` decodes their videos"
+        if reason:
+            self.skipped["load"] = reason
+            return
+        self.load = LoadTarget(
+            opener=opener,
+            location=self.location,
+            offsets_path=self.location.offsets_path(self.generation),
+            config_path=config_path,
+            config_text=read_config_text(config_path) if os.path.exists(config_path) else "",
+            has_user_code=is_custom_type(config.sample_type),
+            folder=folder,
+        )
+        kept_load_check.cache_clear()  # of an earlier run of this process
+        try:
+            self.load_check = open_load_check(self.load)
+        except UsageError as error:
+            if error.code not in NOT_LOADABLE_CODES:
+                raise
+            self.skipped["load"] = f"{error.message}; {error.hint}" if error.code == "WDS236" else error.message
+        except WdsctlError as error:
+            message = f"the loader refuses the dataset: {error.message}; {error.hint}"
+            self.load_findings.append(Finding(code=error.code, severity="error", message=message))
+            self.skipped["load"] = "the loader refuses the dataset"
+
+    def _batch_findings(self, check: LoadCheck, outcome: CheckOutcome) -> Iterator[Finding]:
+        """What keeps the samples of each split from being batched, and the fields that samples lack."""
+        rows = {row.id: row for row in self.rows}
+        with Catalog(self.location.catalog) as catalog:
+            selections = catalog.split_reader.split_shards("")
+        splits: dict[str, SampleSelection | None] = dict(selections)
+        if self.view_samples is not None:
+            within = self.view_samples
+            splits = {name: intersect_selections(each, within) for name, each in selections.items()} or {"": within}
+        is_whole = not self.request.shards
+        for name, selection in (splits or {"": None}).items():
+            by_path = None if selection is None else {rows[shard].path: each for shard, each in selection.items()}
+            shards = self._all_split_shards() if selection is None else list(selection.values())
+            kinds = self._count_kinds(outcome, by_path)
+            yield from check.split_findings(name, shards if is_whole else None, kinds)
+        known = (
+            frozenset(absent_fields(self.offsets, self.config)) if isinstance(self.offsets, Offsets) else frozenset()
+        )
+        selected = (
+            None if self.view_samples is None else {rows[shard].path: each for shard, each in self.view_samples.items()}
+        )
+        yield from missing_value_findings(check, self._count_kinds(outcome, selected), known)
+
+    def _all_split_shards(self) -> list[SplitShard]:
+        return [SplitShard(row.id, row.samples) for row in self.rows if row.samples]
+
+    def _count_kinds(self, outcome: CheckOutcome, selected: Mapping[str, SplitShard] | None) -> dict[str, KindCount]:
+        counts = count_kinds(outcome.kinds, selected, [row.path for row in self.rows])
+        return {
+            kind: KindCount(samples, (path, self._key_at(path, at))) for kind, (samples, path, at) in counts.items()
+        }
+
+    def _key_at(self, path: str, position: int) -> str:
+        if not isinstance(self.offsets, Offsets):
+            return ""
+        shard = next(i for i, each in enumerate(self.offsets.shards) if each.path == path)
+        return self.offsets.key(int(self.offsets.shard_row[shard]) + position)
 
     def _freshness_findings(self, outcome: CheckOutcome, paths: set[str]) -> Iterator[Finding]:
         """Find repeated keys across shards, and shards that differ from the catalog."""

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 
 from wdsctl.core.errors import Finding, OptionConflict, UsageError
 
-ValidationLevel = Literal["structure", "headers", "content", "schema", "refs", "hashes"]
+ValidationLevel = Literal["structure", "headers", "content", "load", "schema", "refs", "hashes"]
 
 ValidationTarget = Literal["", "hub"]
 
@@ -27,10 +27,10 @@ class ValidateRequest:
     """One call of `validate`.
 
     `levels`: complete, as `parse_levels` returns them. `share` and `seed`: the share of the samples, above 0 and at
-    most 1, that `headers`, `content`, `schema` and `refs` check. `shards`: patterns; empty for all shards. `refs`:
-    (field of the JSON, store), which `validate` saves in dataset.yaml; if empty, dataset.yaml decides. `again`: check
-    unchanged shards again. `quarantine`: exclude samples with errors from all splits. `target`: also find what this
-    reader would refuse.
+    most 1, that the levels from `headers` to `refs` check. `shards`: patterns; empty for all shards. `refs`: (field of
+    the JSON, store), which `validate` saves in dataset.yaml; if empty, dataset.yaml decides. `again`: check unchanged
+    shards again. `quarantine`: exclude samples with errors from all splits. `target`: also find what this reader would
+    refuse.
     """
 
     levels: tuple[ValidationLevel, ...] = ("structure",)
@@ -119,7 +119,8 @@ class ReleaseReport:
 
 def describe_undecoded(levels: Sequence[ValidationLevel]) -> str:
     """Say that these levels decode no media; empty if they do."""
-    return "" if "content" in levels else f"{', '.join(levels)} only: pass --level content to decode media too"
+    media = "all media" if "load" in levels else "media too"
+    return "" if "content" in levels else f"{', '.join(levels)} only: pass --level content to decode {media}"
 
 
 def parse_levels(options: Sequence[str]) -> tuple[ValidationLevel, ...]:

@@ -35,6 +35,7 @@ from wdsctl.core.errors import Finding
 from wdsctl.core.jobs import BatchLimits, UnitSize, make_executor, run_units
 from wdsctl.core.progress import Progress
 from wdsctl.core.storage.open import workers_for
+from wdsctl.core.validate.load import ShardKinds, unpack_kinds
 from wdsctl.core.validate.ref_stores import EntryIds, open_ref_store
 from wdsctl.core.validate.request import ValidationLevel
 from wdsctl.core.validate.unit import (
@@ -61,7 +62,7 @@ class CheckOutcome:
     `unread`: number of shards with reused findings on every level. `is_complete`: whether every shard could be read.
     `used_entry_ids` and `ref_name_counts`: as in `CheckResult`. `refs_digest`: a digest of everything that the
     findings of `refs` depend on; empty if they cannot be reused. `dataset_ref_findings`: the stored findings over all
-    references, if nothing has changed.
+    references, if nothing has changed. `kinds` and `not_loaded`: as in `CheckResult`.
     """
 
     located_findings: dict[str, list[LocatedFinding]] = field(default_factory=dict)  # by shard
@@ -71,6 +72,8 @@ class CheckOutcome:
     is_complete: bool = True
     refs_digest: bytes = b""
     dataset_ref_findings: tuple[LocatedFinding, ...] | None = None
+    kinds: dict[str, ShardKinds] = field(default_factory=dict)  # by shard
+    not_loaded: str = ""
     _unbounded_faults: int = 0  # added since `bound_faults`
 
     def add_findings(self, shard: str, by_level: Mapping[ValidationLevel, tuple[LocatedFinding, ...]]) -> None:
@@ -103,6 +106,8 @@ class CheckOutcome:
     def add_result(self, shard: str, result: CheckResult) -> None:
         self.add_findings(shard, result.findings)
         self.is_complete &= result.is_read
+        self.kinds[shard] = result.kinds
+        self.not_loaded = self.not_loaded or result.not_loaded
         for store, ids in result.used_entry_ids.items():
             self.used_entry_ids.setdefault(store, []).append(ids)
         for field_name, count in result.ref_name_counts.items():
@@ -131,6 +136,11 @@ def check_shards(
             findings = _reusable_findings(context, unit, level, known)
             if findings is not None and not (level == "refs" and outcome.dataset_ref_findings is None):
                 reused[level] = findings
+        if "load" in reused:
+            mark = known[unit.shard.path, "load", "all"].mark
+            outcome.kinds[unit.shard.path] = unpack_kinds(mark[_INPUT_DIGEST_BYTES:])
+        elif "load" in unit.levels:  # it does not report what these levels report of the same samples
+            reused = {level: findings for level, findings in reused.items() if level not in SAMPLE_LEVELS}
         outcome.add_findings(unit.shard.path, reused)
         if len(reused) < len(unit.levels):
             remaining.append(replace(unit, levels=tuple(level for level in unit.levels if level not in reused)))
@@ -159,7 +169,7 @@ def _check_and_store(
     finished = run_units(
         partial(check_shard, context),
         units,
-        make_executor(workers_for(context.root, workers), CHECK_PRELOAD_MODULES),
+        make_executor(workers_for(context.root, workers), _preload_modules(context)),
         batch=_CHECK_BATCH,
         phase="check",
         progress=progress,
@@ -208,7 +218,15 @@ def _checks_to_store(context: CheckContext, unit: CheckUnit, result: CheckResult
             yield StoredCheck(path, level, "none", layout_hash, b"", text)
         elif not _is_sampled(context, level):
             mark = _input_digest(context, unit, level) if _is_reusable(context, level) else b""
+            if level == "load" and mark:
+                mark += result.kinds.pack()
             yield StoredCheck(path, level, "all", layout_hash, mark, text)
+
+
+def _preload_modules(context: CheckContext) -> tuple[str, ...]:
+    if context.load is None:
+        return CHECK_PRELOAD_MODULES
+    return (*CHECK_PRELOAD_MODULES, context.load.opener.partition(":")[0])  # with torch, which takes a second
 
 
 def _is_sampled(context: CheckContext, level: ValidationLevel) -> bool:
@@ -216,14 +234,18 @@ def _is_sampled(context: CheckContext, level: ValidationLevel) -> bool:
 
 
 def _is_reusable(context: CheckContext, level: ValidationLevel) -> bool:
-    """Whether findings are valid until the shard changes. Files of a plain folder can change at any time."""
+    """Whether findings are valid until the shard changes. Files of a plain folder can change at any time, and so can
+    the code of a sample type."""
+    if level == "load" and context.load is not None and context.load.has_user_code:
+        return False
     return all(_store_digests(context, level))
 
 
 def _is_current(context: CheckContext, unit: CheckUnit, level: ValidationLevel, check: StoredCheck) -> bool:
     """Whether nothing has changed since a check. Checks of `hashes` are current for a day at most."""
     days = (0, 1) if level == "hashes" else (0,)
-    return check.mark in [_input_digest(context, unit, level, days_ago=ago) for ago in days]
+    mark = check.mark[:_INPUT_DIGEST_BYTES]  # that of `load` has the kinds of samples after it
+    return mark in [_input_digest(context, unit, level, days_ago=ago) for ago in days]
 
 
 def _store_digests(context: CheckContext, level: ValidationLevel) -> list[str]:
@@ -231,6 +253,8 @@ def _store_digests(context: CheckContext, level: ValidationLevel) -> list[str]:
     stores = [rule.store for rule in context.ref_rules] if level == "refs" else []
     if level == "schema" and context.completion is not None:
         stores = [context.completion.media]
+    if level == "load" and context.load is not None and context.load.folder is not None:
+        stores = [context.load.folder.media]
     return [open_ref_store(store).digest for store in stores]
 
 
@@ -246,6 +270,9 @@ def _input_digest(context: CheckContext, unit: CheckUnit, level: ValidationLevel
         inputs.append(unit.media_digest)
     elif level == "schema":
         inputs += [repr(context.schema_rules), "content" in context.request.levels, *_store_digests(context, level)]
+    elif level == "load" and context.load is not None:
+        inputs += [context.load.opener, context.load.config_text, context.reported_parts]
+        inputs += [[each for each in context.request.levels if each in SAMPLE_LEVELS], *_store_digests(context, level)]
     elif level == "refs":
         inputs += [*((rule.field, rule.store) for rule in context.ref_rules), *_store_digests(context, level)]
     return blake2b(repr(inputs).encode("utf-8", "backslashreplace"), digest_size=_INPUT_DIGEST_BYTES).digest()

@@ -1,6 +1,7 @@
 """The unit of work of `validate`: one process checks one shard on some levels.
 
-Each level that checks parts or samples has a row in `_PART_CHECKS` or `_SAMPLE_CHECKS`.
+Each level that checks parts or samples has a row in `_PART_CHECKS` or `_SAMPLE_CHECKS`; `load` loads each sample first,
+so that `content` need not decode what the loader has decoded.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
+from itertools import islice, repeat
 from math import ceil
 
 import numpy as np
@@ -20,7 +21,7 @@ from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.values import ShardRow
 from wdsctl.core.dataset.polylithic import PolylithicFolder
 from wdsctl.core.dataset.shard_names import is_jsonl_name, is_tar_name
-from wdsctl.core.errors import DatasetError, Finding, PermissionDenied, StorageError
+from wdsctl.core.errors import DatasetError, Finding, PermissionDenied, StorageError, WdsctlError
 from wdsctl.core.hashing import derive_seed, hash_values
 from wdsctl.core.shards.jsonl_keys import LINE_NUMBER_KEYS, JsonlKeyRule
 from wdsctl.core.shards.list import ShardFile
@@ -34,6 +35,15 @@ from wdsctl.core.validate.completed import SampleCompletion
 from wdsctl.core.validate.content import check_content, has_decodable_content
 from wdsctl.core.validate.hashes import ExpectedHash, check_hashes
 from wdsctl.core.validate.headers import CatalogFacts, ReadShard, check_header, has_known_header
+from wdsctl.core.validate.load import (
+    KindCollector,
+    LastRange,
+    LoadCheck,
+    LoadTarget,
+    ShardKinds,
+    add_load_finding,
+    kept_load_check,
+)
 from wdsctl.core.validate.ref_stores import EntryIds
 from wdsctl.core.validate.refs import RefRule, RefUsage, can_hold_refs, check_refs
 from wdsctl.core.validate.request import ValidateRequest, ValidationLevel
@@ -50,6 +60,8 @@ class CheckContext:
     """The inputs that the checks of all shards share. `request`: as the user made it, with all levels.
 
     `completion`: the polylithic folder whose complete samples the schema rules describe; None if shards have all parts.
+    `load`: what the loader opens, for the level `load`. `reported_parts`: one part of each tuple must be in every
+    sample, and the run reports samples without them.
     """
 
     root: str
@@ -60,6 +72,8 @@ class CheckContext:
     schema_rules: SchemaRules | None = None
     completion: PolylithicFolder | None = None
     ref_rules: tuple[RefRule, ...] = ()
+    load: LoadTarget | None = None
+    reported_parts: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +107,8 @@ class CheckResult:
 
     `samples_checked`: the number of samples that the part and sample levels checked. `used_entry_ids`: the entries
     that samples refer to, by store; `ref_name_counts`: the number of references, by field. `layout_hash`: set if the
-    shard was scanned.
+    shard was scanned. `kinds`: of the samples that the loader has loaded. `not_loaded`: why this process could not load
+    any.
     """
 
     findings: dict[ValidationLevel, tuple[LocatedFinding, ...]]
@@ -102,6 +117,8 @@ class CheckResult:
     used_entry_ids: dict[str, EntryIds] = field(default_factory=dict)
     ref_name_counts: dict[str, int] = field(default_factory=dict)
     layout_hash: str = ""
+    kinds: ShardKinds = ShardKinds()  # noqa: RUF009 - a tuple
+    not_loaded: str = ""
 
 
 def check_shard(context: CheckContext, unit: CheckUnit) -> CheckResult:
@@ -151,7 +168,7 @@ def _open_shard(context: CheckContext, unit: CheckUnit) -> Iterator[ReadShard]:
             yield partial(storage.read, path)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _OpenShard:
     """A shard whose samples are being checked."""
 
@@ -161,6 +178,7 @@ class _OpenShard:
     catalog_facts: CatalogFacts
     ref_usage: RefUsage
     completion: SampleCompletion | None = None
+    decoded: frozenset[str] = frozenset()  # parts of the current sample that the loader has decoded
 
     def read_part(self, part: PartToCheck, start: int, size: int) -> bytes:
         return self.read(part.offset + start, size)
@@ -178,7 +196,7 @@ def _check_part_header(shard: _OpenShard, part: PartToCheck, findings: LocatedFi
 
 def _check_part_content(shard: _OpenShard, part: PartToCheck, findings: LocatedFindingCollector) -> None:
     if has_decodable_content(part.part) and not shard.is_jsonl:
-        check_content(shard.read, part, findings)
+        check_content(shard.read, part, findings, is_decoded=part.part in shard.decoded)
 
 
 def _check_schema(shard: _OpenShard, parts: Mapping[str, PartToCheck], findings: LocatedFindingCollector) -> None:
@@ -215,7 +233,7 @@ _SAMPLE_CHECKS: dict[
     "schema": _check_schema,
     "refs": _check_refs,
 }
-SAMPLE_LEVELS: tuple[ValidationLevel, ...] = (*_PART_CHECKS, *_SAMPLE_CHECKS)  # `--sample` applies to these
+SAMPLE_LEVELS: tuple[ValidationLevel, ...] = (*_PART_CHECKS, *_SAMPLE_CHECKS, "load")  # `--sample` applies to these
 
 
 def _check_samples(
@@ -228,7 +246,10 @@ def _check_samples(
     collectors = {level: LocatedFindingCollector(unit.shard.path) for level in SAMPLE_LEVELS if level in unit.levels}
     layout_hash, ref_usage = scan.layout_hash(), RefUsage()
     rows = draw_positions(context.request, unit.shard.path, scan.samples)
-    with _open_shard(context, unit) as read:
+    check, not_loaded = _open_load_check(context, unit, layout_hash)
+    kinds = KindCollector(scan.samples)
+    with _open_shard(context, unit) as read_shard:
+        read = LastRange(read_shard) if check is not None else read_shard
         known_facts: CatalogFacts = {}
         has_facts = bool(unit.media_digest) and "headers" in unit.levels and layout_hash == unit.indexed_layout_hash
         if unit.row is not None and has_facts:
@@ -236,21 +257,64 @@ def _check_samples(
                 known_facts = catalog.media_reader.shard_facts(unit.row.id)
         completion = SampleCompletion(context.completion) if "schema" in collectors and context.completion else None
         shard = _OpenShard(context, unit, read, known_facts, ref_usage, completion)
-        for parts in iterate_scanned_samples(scan, rows):
-            for part in parts.values():
-                for level, check_part in _PART_CHECKS.items():
-                    if level in collectors:
-                        check_part(shard, part, collectors[level])
-            for level, check_sample in _SAMPLE_CHECKS.items():
-                if level in collectors:
-                    check_sample(shard, parts, collectors[level])
+        loaded_samples = repeat(None) if check is None else check.load(unit.shard.path, rows, read)
+        for parts, loaded in zip(iterate_scanned_samples(scan, rows), loaded_samples, strict=False):
+            shard.decoded = frozenset() if loaded is None else loaded.decoded
+            _check_sample(shard, parts, collectors)
+            if loaded is not None and parts:
+                position = next(iter(parts.values())).position
+                if loaded.kind:
+                    kinds.add(position, loaded.kind)
+                elif not _is_reported(context, collectors, parts, position):
+                    add_load_finding(loaded, parts, collectors["load"])
+    if check is None:
+        collectors.pop("load", None)
     return CheckResult(
         findings=findings | {level: collector.to_findings() for level, collector in collectors.items()},
         samples_checked=len(rows),
         used_entry_ids=ref_usage.entry_id_arrays(),
         ref_name_counts=ref_usage.name_counts,
         layout_hash=layout_hash,
+        kinds=kinds.to_kinds(),
+        not_loaded=not_loaded,
     )
+
+
+def _check_sample(
+    shard: _OpenShard,
+    parts: Mapping[str, PartToCheck],
+    collectors: Mapping[ValidationLevel, LocatedFindingCollector],
+) -> None:
+    for part in parts.values():
+        for level, check_part in _PART_CHECKS.items():
+            if level in collectors:
+                check_part(shard, part, collectors[level])
+    for level, check_sample in _SAMPLE_CHECKS.items():
+        if level in collectors:
+            check_sample(shard, parts, collectors[level])
+
+
+def _open_load_check(context: CheckContext, unit: CheckUnit, layout_hash: str) -> tuple[LoadCheck | None, str]:
+    """(the loader's check, why this process cannot open it). None for a shard that is not as the catalog has it: the
+    loader reads by the catalog, and `structure` reports the difference."""
+    if context.load is None or "load" not in unit.levels or layout_hash != unit.indexed_layout_hash:
+        return None, ""
+    try:
+        return kept_load_check(context.load), ""
+    except WdsctlError as error:  # of a type that only the calling process knows
+        return None, error.message
+
+
+def _is_reported(
+    context: CheckContext,
+    collectors: Mapping[ValidationLevel, LocatedFindingCollector],
+    parts: Mapping[str, PartToCheck],
+    position: int,
+) -> bool:
+    """Whether another level reports why the loader leaves a sample out."""
+    if any(parts.keys().isdisjoint(names) for names in context.reported_parts):
+        return True
+    return any(position in each.failed for level, each in collectors.items() if level != "load")
 
 
 def draw_positions(request: ValidateRequest, shard: str, samples: int) -> list[int] | range:

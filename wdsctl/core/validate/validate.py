@@ -23,8 +23,12 @@ def validate(
     workers: int = 1,
     wait: float = 0.0,
     progress: Progress = SILENT_PROGRESS,
+    load_check: str = "",
 ) -> ValidateReport:
     """Validate a dataset (`ROOT` or `ROOT@VIEW`), every dataset of a blend file, or both of a polylithic dataset.
+
+    `load_check`: the function that opens the check of the level `load`, `module:function` (`wdsctl.plugins`). Without
+    it, the level does not run.
 
     Raises the errors of `validate_dataset`, `validate_blend` and `validate_polylithic`, and UsageError for a blend
     file with `catalog`.
@@ -33,14 +37,16 @@ def validate(
     if _is_blend(root, catalog):
         from wdsctl.core.validate.blend import validate_blend
 
-        return validate_blend(root, request, workers=workers, wait=wait, progress=progress)
+        return validate_blend(root, request, workers=workers, wait=wait, progress=progress, load_check=load_check)
     if catalog is None and find_polylithic_folder(root):
         from wdsctl.core.validate.blend import validate_polylithic
 
-        return validate_polylithic(root, request, workers=workers, wait=wait, progress=progress)
+        return validate_polylithic(root, request, workers=workers, wait=wait, progress=progress, load_check=load_check)
     from wdsctl.core.validate.dataset import validate_dataset
 
-    return validate_dataset(root, request, catalog=catalog, workers=workers, wait=wait, progress=progress)
+    return validate_dataset(
+        root, request, catalog=catalog, workers=workers, wait=wait, progress=progress, load_check=load_check
+    )
 
 
 def release(

@@ -64,12 +64,16 @@ IMAGE_SPECS: dict[str, ImageSpec] = {
 
 
 class ImageDecodeOptions(NamedTuple):
-    """How images are decoded. `min_side`: 0 for the full size; see `jpeg.reduction_factor`."""
+    """How images are decoded. `min_side`: 0 for the full size; see `jpeg.reduction_factor`.
+
+    `on_damage` is called with what libjpeg-turbo says about a JPEG that is then left to Pillow.
+    """
 
     spec: ImageSpec
     max_pixels: int
     exif_orientation: bool = False
     min_side: int = 0
+    on_damage: Callable[[str], None] | None = None
 
 
 CHANNEL_SHAPES = {"L": (), "RGB": (3,), "RGBA": (4,)}

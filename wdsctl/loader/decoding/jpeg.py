@@ -79,7 +79,9 @@ def decode_into(pixels: NDArray[np.uint8], data: bytes, options: ImageDecodeOpti
     height, width = pixels.shape[:2] if options.min_side else (0, 0)
     try:
         decode_jpeg(data, _OUTPUT_COLORSPACES[options.spec.mode], min_height=height, min_width=width, buffer=buffer)
-    except ValueError:
+    except ValueError as error:
+        if options.on_damage is not None:
+            options.on_damage(str(error))
         return False
     return True
 

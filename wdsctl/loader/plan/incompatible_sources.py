@@ -81,10 +81,10 @@ def check_like_samples(components: Sequence[Component], shares: Sequence[float],
         for piece in component.source_ranges:
             if len({fields for fields in piece.source.batch_fields if fields is not None}) > 1:
                 is_shuffled = any(each.order.passes != UNSHUFFLED for each in version_orders(component.order))
-                _check_range(piece, batch_size * share if is_shuffled else batch_size, is_shuffled=is_shuffled)
+                check_like_range(piece, batch_size * share if is_shuffled else batch_size, is_shuffled=is_shuffled)
 
 
-def _check_range(piece: SourceRange, batch_samples: float, *, is_shuffled: bool) -> None:
+def check_like_range(piece: SourceRange, batch_samples: float, *, is_shuffled: bool) -> None:
     """Raise UnlikeSamplesError if too many batches with `batch_samples` samples of this range would fail."""
     source, count = piece.source, min(piece.positions, MAX_EXAMINED_SAMPLES)
     step = piece.positions / count if is_shuffled else 1  # the first ones, if the order is that of the dataset

@@ -198,6 +198,11 @@ class SplitSource:
         """A digest of the full split, of which a join or a view has only some samples."""
         return self.digest if self.full_selection is self.selection else self.full_selection.digest(self.offsets)
 
+    def whole_parts(self, layout: int) -> frozenset[str]:
+        """The parts of samples of a layout that are read as a whole, and so decoded at once."""
+        names, lazy = self._reader.part_names[layout], self._reader.lazy_parts[layout]
+        return frozenset(name for i, name in enumerate(names) if not (lazy and lazy[i]))
+
     def propose_field_map(self) -> dict[str, str]:
         """A field map with which all crude samples have the same fields; empty if there is none."""
         if self.sample_type != CRUDE or self._has_field_map:

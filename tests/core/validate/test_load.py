@@ -1,0 +1,57 @@
+"""What the level `load` keeps of samples: one range of a shard, and their kinds. The loader's part has tests there."""
+
+from __future__ import annotations
+
+import zlib
+
+import pytest
+
+from wdsctl.core.catalog.splits import SplitShard
+from wdsctl.core.validate.load import MAX_KINDS, NOT_LOADED, KindCollector, LastRange, ShardKinds, count_kinds
+from wdsctl.core.validate.load import unpack_kinds as unpack
+
+
+def test_last_range_reads_bytes_within_it_once() -> None:
+    reads: list[tuple[int, int]] = []
+
+    def read(offset: int, size: int) -> bytes:
+        reads.append((offset, size))
+        return bytes(range(offset, offset + size))
+
+    last = LastRange(read)
+    assert (last(10, 20), last(12, 3), last(10, 20)) == (bytes(range(10, 30)), b"\x0c\x0d\x0e", bytes(range(10, 30)))
+    assert (last(25, 6), last(9, 2)) == (bytes(range(25, 31)), b"\x09\x0a")
+    assert reads == [(10, 20), (25, 6), (9, 2)]
+
+
+def test_kinds_are_stored_and_read_again() -> None:
+    collector = KindCollector(5)
+    for position, kind in ((0, "a"), (1, "b"), (4, "a")):
+        collector.add(position, kind)
+    kinds = collector.to_kinds()
+    assert kinds == ShardKinds(("a", "b"), bytes([0, 1, NOT_LOADED, NOT_LOADED, 0]))
+    assert unpack(kinds.pack()) == kinds
+    assert unpack(ShardKinds().pack()) == ShardKinds()
+
+
+@pytest.mark.parametrize("packed", [b"x", zlib.compress(b"{"), zlib.compress(b"7\0")])
+def test_malformed_kinds_are_refused(packed: bytes) -> None:
+    with pytest.raises(ValueError, match="malformed"):
+        unpack(packed)
+
+
+def test_kinds_of_a_shard_are_bounded() -> None:
+    collector = KindCollector(MAX_KINDS + 1)
+    for i in range(MAX_KINDS + 1):
+        collector.add(i, str(i))
+    kinds = collector.to_kinds()
+    assert len(kinds.kinds) == MAX_KINDS
+    assert kinds.numbers[-1] == NOT_LOADED
+
+
+def test_kinds_are_counted_over_samples_of_a_split() -> None:
+    kinds = {"a.tar": ShardKinds(("x", "y"), bytes([0, 1, NOT_LOADED])), "b.tar": ShardKinds(("y",), bytes([0, 0]))}
+    paths = ["a.tar", "b.tar", "c.tar"]
+    assert count_kinds(kinds, None, paths) == {"x": (1, "a.tar", 0), "y": (3, "a.tar", 1)}
+    some = {"a.tar": SplitShard(1, 1, bytes([0b001])), "b.tar": SplitShard(2, 1, bytes([0b10]))}
+    assert count_kinds(kinds, some, paths) == {"x": (1, "a.tar", 0), "y": (1, "b.tar", 1)}

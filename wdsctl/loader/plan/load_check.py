@@ -1,0 +1,256 @@
+"""The loader's part of `wdsctl validate --level load`: loads samples as a training does, and compares their values.
+
+Samples are not batched for real, as sixteen large images may not fit into the memory of a check. What decides about a
+batch is the kind of each value: of tensors the number of dimensions and the dtype, of others the type. So the default
+batch function gets small stand-ins of these kinds.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from wdsctl.core.catalog.splits import SplitShard
+from wdsctl.core.dataset.config import DatasetConfig, parse_config
+from wdsctl.core.errors import Finding, Severity, WdsctlError
+from wdsctl.core.offsets.read import Offsets
+from wdsctl.core.samples.field_map import parse_field_map
+from wdsctl.core.samples.fields import find_parts
+from wdsctl.core.samples.types import CRUDE
+from wdsctl.core.text import pluralize
+from wdsctl.core.validate.load import BATCH_SIZE, KindCount, LoadedSample, LoadTarget
+from wdsctl.loader.batching.collate import generic_batch
+from wdsctl.loader.batching.columns import is_structure, structure_fields
+from wdsctl.loader.decoding.decoder import SampleDecoder
+from wdsctl.loader.decoding.images import ImageDecodeOptions
+from wdsctl.loader.plan.components import SourceRange
+from wdsctl.loader.plan.incompatible_sources import UNLIKE_SAMPLES_HINT, UnlikeSamplesError, check_like_range
+from wdsctl.loader.reading.decode_functions import DecodeFunctions
+from wdsctl.loader.reading.selection import SampleSelection
+from wdsctl.loader.reading.source import SplitSource
+from wdsctl.loader.reading.user_code import resolve_user_code
+from wdsctl.loader.runtime.failure_rates import STRUCTURAL_FAILURE_RATE
+from wdsctl.loader.samples import BASE_FIELDS, CrudeSample, find_sample_factory, find_sample_type
+from wdsctl.loader.samples.lazy_part import LAZY_PART_BYTES
+from wdsctl.loader.stores import open_store
+from wdsctl.loader.stores.completed import CompletedSource
+
+ReadShard = Callable[[int, int], bytes]
+
+_BLOCK_SAMPLES = 1024  # whose places are looked up at once
+_PART_OF_ERROR = re.compile(r"part '([^']*)'")
+_UNSHUFFLED_SPLITS = ("val", "test")  # by custom read in the order of the dataset
+
+
+def open_load_check(target: LoadTarget) -> DatasetLoadCheck:
+    """Open the check of a dataset. Raises UsageError for code that dataset.yaml names and that may not run here, and
+    the errors of `SplitSource` for a dataset that the loader refuses."""
+    return DatasetLoadCheck(target)
+
+
+@dataclass(frozen=True, slots=True)
+class _WatchedDecoder(SampleDecoder):
+    """The default decoder, which also says when libjpeg-turbo complains about an image that Pillow then decodes."""
+
+    on_damage: Callable[[str], None] | None = None
+
+    @property
+    def _image_options(self) -> ImageDecodeOptions:
+        return super(_WatchedDecoder, self)._image_options._replace(on_damage=self.on_damage)
+
+
+class _UnitStorage:
+    """The storage of the source: reads the shard that is being checked."""
+
+    read_shard: ReadShard
+
+    def read(self, _path: str, offset: int, size: int) -> bytes:
+        return self.read_shard(offset, size)
+
+
+class DatasetLoadCheck:
+    """See `LoadCheck` of `wdsctl.core.validate.load`."""
+
+    def __init__(self, target: LoadTarget) -> None:
+        config = DatasetConfig(sample_type=CRUDE)
+        if target.config_text:
+            config = parse_config(target.config_text, target.config_path)
+        self._config = resolve_user_code(config, target.location, target.config_path, trust_code=False)
+        self._target = target
+        self._offsets = Offsets(target.offsets_path)
+        self._first_row = {shard.path: int(self._offsets.shard_row[i]) for i, shard in enumerate(self._offsets.shards)}
+        self._storage = _UnitStorage()
+        self._complaints: list[str] = []
+        self._decoder = _WatchedDecoder(on_damage=self._complaints.append)
+        self._functions = DecodeFunctions(self._decoder)
+        self._kind_texts: dict[Any, str] = {}
+        everything = [SplitShard(shard.id, shard.samples) for shard in self._offsets.shards if shard.samples]
+        self._source = self._open_source(everything)
+
+    def _open_source(self, split_shards: Sequence[SplitShard]) -> SplitSource:
+        target, make = self._target, SplitSource
+        if target.folder is not None:
+            media = open_store(target.folder.media, self._decoder)
+            make = partial(CompletedSource, media=media, is_jsonl=target.folder.form == "jsonl")  # type: ignore[assignment]
+        return make(
+            target.location.root,
+            self._offsets,
+            SampleSelection(self._offsets, split_shards),
+            self._config,
+            self._decoder,
+            location=target.location,
+            storage=self._storage,  # type: ignore[arg-type]  # only its `read` is used
+            decode_functions=self._functions,
+        )
+
+    def load(self, shard: str, positions: Sequence[int], read: ReadShard) -> Iterator[LoadedSample]:
+        self._storage.read_shard = read
+        for start in range(0, len(positions), _BLOCK_SAMPLES):
+            rows = np.asarray(positions[start : start + _BLOCK_SAMPLES], np.int64) + self._first_row[shard]
+            block = self._source.references.block_of_rows(rows, np.zeros_like(rows))
+            for i in range(len(rows)):
+                yield self._load(block, i)
+
+    def _load(self, block: Any, i: int) -> LoadedSample:
+        self._complaints.clear()
+        for memory in self._source.memories:
+            memory.begin(1)  # of the previous sample: new memory would cost page faults
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of decoders, about metadata
+                sample = self._source.load(block, i)
+        except WdsctlError as error:
+            return self._failure(error)
+        except Exception as error:  # noqa: BLE001 - what a training leaves out: a class of the user may raise anything
+            return LoadedSample("", error=f"{type(error).__name__}: {error}")
+        is_read_here = self._target.folder is None and find_sample_factory(self._config.sample_type) is None
+        is_decoded = is_read_here and not self._complaints and 0 <= block.spans[i] <= LAZY_PART_BYTES
+        decoded = self._source.whole_parts(block.layouts[i]) if is_decoded else frozenset()
+        return LoadedSample(self._kind_of(sample), decoded)
+
+    def _failure(self, error: WdsctlError) -> LoadedSample:
+        cause = error.__cause__
+        where = cause.where if isinstance(cause, WdsctlError) else error.where
+        found = _PART_OF_ERROR.search(where)
+        part = found[1] if found else ""
+        fields = [name for name, path in self._paths.items() if part and find_parts(path, {part: 0})]
+        of_field = f"field {' and '.join(fields)}: " if fields else ""
+        hint = f"; {error.hint}" if error.hint else ""
+        return LoadedSample("", error=f"{of_field}{error.message}{hint}", part=part)
+
+    @cached_property
+    def _paths(self) -> dict[str, Any]:
+        return parse_field_map(self._config.field_map)
+
+    def _kind_of(self, sample: Any) -> str:
+        kind = tuple(
+            (name, _value_kind(each)) for name, each in structure_fields(sample).items() if name not in BASE_FIELDS
+        )
+        text = self._kind_texts.get(kind)
+        if text is None:
+            text = self._kind_texts[kind] = json.dumps(kind)
+        return text
+
+    def missing_fields(self, kind: str) -> tuple[str, ...]:
+        mapped = self._config.field_map
+        return tuple(name for name, value in json.loads(kind) if name in mapped and value == "NoneType")
+
+    def split_findings(
+        self, split: str, selection: Sequence[SplitShard] | None, kinds: Mapping[str, KindCount]
+    ) -> list[Finding]:
+        unlike = None if selection is None else self._unlike_finding(split, selection)
+        if unlike is not None:
+            fields = {kind: frozenset(name for name, _ in json.loads(kind)) for kind in kinds}
+            by_fields: dict[frozenset[str], dict[str, KindCount]] = {}
+            for kind, count in kinds.items():
+                by_fields.setdefault(fields[kind], {})[kind] = count
+            return [unlike, *(each for group in by_fields.values() for each in self._conflicts(split, group))]
+        return self._conflicts(split, kinds)
+
+    def _unlike_finding(self, split: str, selection: Sequence[SplitShard]) -> Finding | None:
+        """What the loader raises when it opens the split."""
+        source = self._open_source(selection)
+        if source.n == 0 or len({fields for fields in source.batch_fields if fields is not None}) < 2:
+            return None
+        try:
+            whole = SourceRange(source, 0, source.n, source.n)
+            check_like_range(whole, BATCH_SIZE, is_shuffled=split not in _UNSHUFFLED_SPLITS)
+        except UnlikeSamplesError as error:
+            message = f"{_in_split(split)}{error.message}; {error.hint}"
+            return Finding(code=error.code, severity="error", message=message)
+        return None
+
+    def _conflicts(self, split: str, kinds: Mapping[str, KindCount]) -> list[Finding]:
+        """The kinds that cannot be batched with the most frequent one, by the reason."""
+        ordered = sorted(kinds.items(), key=lambda item: -item[1].samples)
+        odd: dict[str, list[KindCount]] = {}
+        for kind, count in ordered[1:]:
+            if reason := self._batch_error(ordered[0][0], kind):
+                odd.setdefault(reason, []).append(count)
+        total, usual = sum(count.samples for count in kinds.values()), ordered[0][1] if ordered else None
+        findings = []
+        for reason, counts in odd.items():
+            samples = sum(count.samples for count in counts)
+            failing = 1 - (samples / total) ** BATCH_SIZE - (1 - samples / total) ** BATCH_SIZE
+            shard, key = counts[0].first
+            like = f"; the others are like {', key '.join(usual.first)}" if usual else ""
+            message = (
+                f"{_in_split(split)}{_percent(failing)} of the batches of {BATCH_SIZE} would fail: {reason}; "
+                f"{pluralize(samples, 'sample')} of {total:,}, such as {shard}, key {key}{like}; {UNLIKE_SAMPLES_HINT}"
+            )
+            severity: Severity = "error" if failing > STRUCTURAL_FAILURE_RATE else "warning"
+            findings.append(
+                Finding(code="WDS506", severity=severity, message=message, shard=shard, key=key, count=samples)
+            )
+        return findings
+
+    def _batch_error(self, one: str, other: str) -> str:
+        try:
+            generic_batch([self._stand_in(each) for each in (one, other)])
+        except WdsctlError as error:
+            return error.message
+        return ""
+
+    def _stand_in(self, kind: str) -> Any:
+        base = dict(zip(BASE_FIELDS, ("", (), None, ()), strict=True))
+        fields = {name: _stand_in_value(value) for name, value in json.loads(kind)}
+        if self._config.sample_type == CRUDE:
+            return CrudeSample({**base, **fields})
+        sample = object.__new__(find_sample_type(self._config.sample_type))
+        for name, value in (base | fields).items():
+            object.__setattr__(sample, name, value)
+        return sample
+
+
+def _value_kind(value: Any) -> Any:
+    """What decides about a batch: see the module. Hashable, and equal to what JSON returns but for tuples."""
+    if isinstance(value, torch.Tensor):
+        return "tensor", value.ndim, str(value.dtype).removeprefix("torch.")
+    if isinstance(value, dict) and any(isinstance(each, torch.Tensor) or is_structure(each) for each in value.values()):
+        kinds = tuple((str(name), _value_kind(each)) for name, each in value.items())
+        return ("fields", kinds) if any(not isinstance(each, str) for _, each in kinds) else "dict"
+    return type(value).__name__
+
+
+def _stand_in_value(kind: Any) -> Any:
+    if isinstance(kind, str):
+        return None if kind == "NoneType" else type(kind, (), {})()
+    if kind[0] == "tensor":
+        return torch.zeros((1,) * kind[1], dtype=getattr(torch, kind[2]))
+    return {name: _stand_in_value(each) for name, each in kind[1]}
+
+
+def _in_split(split: str) -> str:
+    return f"split {split!r}: " if split else ""
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}" if share >= STRUCTURAL_FAILURE_RATE else "less than 1%"
