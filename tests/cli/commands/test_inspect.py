@@ -47,6 +47,7 @@ def test_inspect_json_document_has_all_fields(wdsctl: Wdsctl, indexed: Path) -> 
         "media",
         "excluded",
         "polylithic",
+        "absent_fields",
         "views",
     }
 

@@ -284,3 +284,11 @@ def test_media_of_polylithic_dataset_are_loaded(tmp_path: Path) -> None:
     api.convert(root, folder, layout="polylithic")
     report = checked(folder, "all")
     assert found(report) == {("WDS171", "refs.json"): 3}
+
+
+def test_check_of_some_samples_keeps_findings_of_full_check(tmp_path: Path) -> None:
+    root = make(tmp_path, odd_text, "CaptioningSample", image="jpg", caption="txt")
+    full = checked(root, "content").findings
+    assert [each.code for each in full] == ["WDS145"]
+    sampled = checked(root, "content,load", sample="6%", seed=1).findings
+    assert full[0] in sampled

@@ -209,7 +209,8 @@ class _Validation:
         if rules:
             findings += self._check_refs_dataset_wide(rules, outcome)
         if outcome.not_loaded:
-            self.skipped["load"] = outcome.not_loaded
+            reason = f"worker processes cannot load the samples: {outcome.not_loaded}"
+            self.skipped["load"] = f"{reason}; check with one process (--workers 1)"
         elif self.load_check is not None:
             self.load_findings += self._batch_findings(self.load_check, outcome)
         findings += self.load_findings

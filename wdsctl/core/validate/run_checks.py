@@ -139,7 +139,7 @@ def check_shards(
         if "load" in reused:
             mark = known[unit.shard.path, "load", "all"].mark
             outcome.kinds[unit.shard.path] = unpack_kinds(mark[_INPUT_DIGEST_BYTES:])
-        elif "load" in unit.levels:  # it does not report what these levels report of the same samples
+        elif "load" in unit.levels and request.share == 1:  # it omits what these levels report of the same samples
             reused = {level: findings for level, findings in reused.items() if level not in SAMPLE_LEVELS}
         outcome.add_findings(unit.shard.path, reused)
         if len(reused) < len(unit.levels):
