@@ -47,7 +47,7 @@ ReadShard = Callable[[int, int], bytes]
 
 _BLOCK_SAMPLES = 1024  # whose places are looked up at once
 _PART_OF_ERROR = re.compile(r"part '([^']*)'")
-_UNSHUFFLED_SPLITS = ("val", "test")  # by custom read in the order of the dataset
+_UNSHUFFLED_SPLITS = ("val", "test")  # usually read in the order of the dataset
 
 
 def open_load_check(target: LoadTarget) -> DatasetLoadCheck:
@@ -202,8 +202,9 @@ class DatasetLoadCheck:
             failing = 1 - (samples / total) ** BATCH_SIZE - (1 - samples / total) ** BATCH_SIZE
             shard, key = counts[0].first
             like = f"; the others are like {', key '.join(usual.first)}" if usual else ""
+            which = "some" if split in _UNSHUFFLED_SPLITS else _percent(failing)
             message = (
-                f"{_in_split(split)}{_percent(failing)} of the batches of {BATCH_SIZE} would fail: {reason}; "
+                f"{_in_split(split)}{which} of the batches of {BATCH_SIZE} would fail: {reason}; "
                 f"{pluralize(samples, 'sample')} of {total:,}, such as {shard}, key {key}{like}; {UNLIKE_SAMPLES_HINT}"
             )
             severity: Severity = "error" if failing > STRUCTURAL_FAILURE_RATE else "warning"
