@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import zlib
+from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 
 from wdsctl.core.catalog.splits import SplitShard
-from wdsctl.core.validate.load import MAX_KINDS, NOT_LOADED, KindCollector, LastRange, ShardKinds, count_kinds
+from wdsctl.core.dataset.location import locate
+from wdsctl.core.executors.typed_values import decode_typed, encode_typed
+from wdsctl.core.validate.load import (
+    MAX_KINDS,
+    NOT_LOADED,
+    KindCollector,
+    LastRange,
+    LoadTarget,
+    ShardKinds,
+    count_kinds,
+)
 from wdsctl.core.validate.load import unpack_kinds as unpack
+from wdsctl.core.validate.request import ValidateRequest
+from wdsctl.core.validate.unit import CheckContext
+from wdsctl.plugins import LOAD_CHECK
 
 
 def test_last_range_reads_bytes_within_it_once() -> None:
@@ -55,3 +70,13 @@ def test_kinds_are_counted_over_samples_of_a_split() -> None:
     assert count_kinds(kinds, None, paths) == {"x": (1, "a.tar", 0), "y": (3, "a.tar", 1)}
     some = {"a.tar": SplitShard(1, 1, bytes([0b001])), "b.tar": SplitShard(2, 1, bytes([0b10]))}
     assert count_kinds(kinds, some, paths) == {"x": (1, "a.tar", 0), "y": (1, "b.tar", 1)}
+
+
+def test_units_in_files_can_name_no_other_function() -> None:
+    target = LoadTarget(opener=LOAD_CHECK, location=locate("."), offsets_path="", config_path="", config_text="")
+    context = CheckContext(root=".", request=ValidateRequest(), load=target)
+    pieces: list[Any] = []
+    encoded = encode_typed(context, CheckContext, pieces)
+    assert decode_typed(encoded, CheckContext, memoryview(b"".join(pieces))) == context
+    with pytest.raises(ValueError, match="not in tuple"):
+        encode_typed(replace(context, load=replace(target, opener=cast("Any", "os:system"))), CheckContext, [])

@@ -33,6 +33,7 @@ from wdsctl.core.validate.request import (
     match_pattern,
     match_shards,
 )
+from wdsctl.plugins import LoadCheckName
 
 
 def check_entries(path: str) -> tuple[Finding, ...]:
@@ -68,7 +69,7 @@ def validate_blend(
     workers: int = 1,
     wait: float = 0.0,
     progress: Progress = SILENT_PROGRESS,
-    load_check: str = "",
+    load_check: LoadCheckName | None = None,
 ) -> ValidateReport:
     """Validate the entries of a blend file, and every dataset once, and combine the reports.
 
@@ -99,7 +100,7 @@ def validate_polylithic(
     workers: int = 1,
     wait: float = 0.0,
     progress: Progress = SILENT_PROGRESS,
-    load_check: str = "",
+    load_check: LoadCheckName | None = None,
 ) -> ValidateReport:
     """Validate the primary and the media of a polylithic dataset, and combine the reports as `validate_blend`.
 
@@ -131,7 +132,7 @@ def _validate_each(
     workers: int,
     wait: float,
     progress: Progress,
-    load_check: str,
+    load_check: LoadCheckName | None,
 ) -> dict[str, ValidateReport]:
     """Validate datasets, each with its stores.
 

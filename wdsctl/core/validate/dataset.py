@@ -81,6 +81,7 @@ from wdsctl.core.validate.run_checks import CheckOutcome, check_shards, store_da
 from wdsctl.core.validate.schema import SchemaRules, schema_rules_of
 from wdsctl.core.validate.unit import CheckContext, CheckUnit
 from wdsctl.core.views.selections import SampleSelection, intersect_selections, read_view_samples
+from wdsctl.plugins import LoadCheckName
 
 # What to do about a dataset of a blend without rules for the level `refs`, in place of the option `--refs`.
 _HINT_WITH_STORES = "the first samples have no names of media; write `refs:` in dataset.yaml"
@@ -96,7 +97,7 @@ def validate_dataset(
     wait: float = 0.0,
     progress: Progress = SILENT_PROGRESS,
     stores: Sequence[str] | None = None,
-    load_check: str = "",
+    load_check: LoadCheckName | None = None,
 ) -> ValidateReport:
     """Check every shard on the levels of the request, and the dataset as a whole.
 
@@ -144,7 +145,7 @@ class _Validation:
         progress: Progress,
         view: str,
         view_samples: SampleSelection | None,
-        load_check: str,
+        load_check: LoadCheckName | None,
     ) -> None:
         self.started = time.monotonic()
         self.location, self.request, self.record = location, request, record
@@ -358,13 +359,13 @@ class _Validation:
             return ()
         return tuple(required_parts(self.offsets, self.config))
 
-    def _open_load_check(self, opener: str) -> None:
+    def _open_load_check(self, opener: LoadCheckName | None) -> None:
         """Open the loader's check; or set why it does not run, or why the loader refuses the dataset."""
         folder = self.completion or find_folder_of_primary(self.location.path)
         config_path = self.location.dataset_yaml if folder is None else folder.config
         config = self.config if folder is None else self._load_config(config_path)
         reason = ""
-        if not opener:
+        if opener is None:
             reason = "the caller of the function names no loader"
         elif self.config_findings:
             reason = "dataset.yaml is invalid"
@@ -374,7 +375,7 @@ class _Validation:
             reason = "the dataset has no samples"
         elif config.sequences is not None:
             reason = "the samples are frames of sequences; `content` decodes their videos"
-        if reason:
+        if reason or opener is None:
             self.skipped["load"] = reason
             return
         self.load = LoadTarget(

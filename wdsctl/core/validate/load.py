@@ -24,6 +24,7 @@ from wdsctl.core.dataset.polylithic import PolylithicFolder
 from wdsctl.core.errors import Finding
 from wdsctl.core.extras import require_packages
 from wdsctl.core.validate.headers import ReadShard
+from wdsctl.plugins import LoadCheckName
 
 BATCH_SIZE = 16  # of the batches that the level judges
 
@@ -41,12 +42,12 @@ _MAX_STORED_BYTES = 1 << 25  # of the kinds of a shard, unpacked
 class LoadTarget:
     """What the loader opens: plain values, as they are sent to workers.
 
-    `opener`: `module:function` that takes this target and returns a LoadCheck. `config_text`: of the file
+    `opener`: takes this target and returns a LoadCheck. `config_text`: of the file
     `config_path`; empty if there is none. `has_user_code`: whether its sample type is a class of the user's. `folder`:
     the polylithic folder, if the dataset is its primary.
     """
 
-    opener: str
+    opener: LoadCheckName
     location: DatasetLocation
     offsets_path: str
     config_path: str

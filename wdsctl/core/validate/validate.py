@@ -9,6 +9,7 @@ from wdsctl.core.dataset.view_root import is_blend_file
 from wdsctl.core.errors import OptionConflict, UsageError
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.validate.request import ReleaseReport, ValidateReport, ValidateRequest, check_request
+from wdsctl.plugins import LoadCheckName
 
 __all__ = ["ReleaseReport", "ValidateReport", "ValidateRequest", "release", "validate"]
 
@@ -23,7 +24,7 @@ def validate(
     workers: int = 1,
     wait: float = 0.0,
     progress: Progress = SILENT_PROGRESS,
-    load_check: str = "",
+    load_check: LoadCheckName | None = None,
 ) -> ValidateReport:
     """Validate a dataset (`ROOT` or `ROOT@VIEW`), every dataset of a blend file, or both of a polylithic dataset.
 
