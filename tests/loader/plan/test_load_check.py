@@ -292,3 +292,13 @@ def test_check_of_some_samples_keeps_findings_of_full_check(tmp_path: Path) -> N
     assert [each.code for each in full] == ["WDS145"]
     sampled = checked(root, "content,load", sample="6%", seed=1).findings
     assert full[0] in sampled
+
+
+def test_members_of_a_join_need_not_be_batched_by_themselves(tmp_path: Path) -> None:
+    make(tmp_path / "a", odd_parts)
+    make(tmp_path / "b", lambda _: {"cls": b"1"})
+    blend = tmp_path / "blend.yaml"
+    blend.write_text("splits: {train: {join: {a: {path: a}, b: {path: b}}}}\n")
+    assert found(checked(str(blend))) == {}
+    blend.write_text("splits: {train: {blend: [{path: a}, {join: {a: {path: a}, b: {path: b}}}]}}\n")
+    assert found(checked(str(blend))) == {("WDS536", ""): 1}

@@ -6,7 +6,7 @@ Validates the entries of the file, every dataset that they name, and the referen
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -89,7 +89,15 @@ def validate_blend(
     findings = check_entries(path)
     for finding in findings:  # before the datasets, which can take hours
         progress.note(f"{finding.code}: {finding.message}")
-    reports = _validate_each(datasets, request, workers=workers, wait=wait, progress=progress, load_check=load_check)
+    reports = _validate_each(
+        datasets,
+        request,
+        only_joined=_list_only_joined(path),
+        workers=workers,
+        wait=wait,
+        progress=progress,
+        load_check=load_check,
+    )
     return _combine_reports(path, datasets, reports, findings, request)
 
 
@@ -125,16 +133,28 @@ def validate_polylithic(
     return replace(combined, root=redact_secrets(root), samples=reports[primary].samples, view=view)
 
 
+def _list_only_joined(path: str) -> set[str]:
+    """The datasets that are only read as members of joins, which batch other samples."""
+    joined, alone = set[str](), set[str]()
+    for split in list_split_names(path) or ["train"]:
+        for leaf in read_blend(path, split_part=split).leaves:
+            members = (leaf, *leaf.join.members) if leaf.join else ()
+            joined.update(follow_to_primary(each.path) for each in members)
+            alone.update(() if members else [follow_to_primary(leaf.path)])
+    return joined - alone
+
+
 def _validate_each(
     datasets: Mapping[str, Sequence[str] | None],
     request: ValidateRequest,
     *,
+    only_joined: Container[str] = (),
     workers: int,
     wait: float,
     progress: Progress,
     load_check: LoadCheckName | None,
 ) -> dict[str, ValidateReport]:
-    """Validate datasets, each with its stores.
+    """Validate datasets, each with its stores. Samples of `only_joined` are not batched as they are.
 
     A dataset with None instead of stores is itself a store: the level `refs` applies only if dataset.yaml has rules,
     and `load` never, as the loader reads its entries one by one.
@@ -156,6 +176,7 @@ def _validate_each(
             progress=progress,
             stores=stores,
             load_check=load_check,
+            judges_batches=root not in only_joined,
         )
     return reports
 

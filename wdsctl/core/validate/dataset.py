@@ -98,14 +98,16 @@ def validate_dataset(
     progress: Progress = SILENT_PROGRESS,
     stores: Sequence[str] | None = None,
     load_check: LoadCheckName | None = None,
+    judges_batches: bool = True,
 ) -> ValidateReport:
     """Check every shard on the levels of the request, and the dataset as a whole.
 
     Also checks keys and parts across shards, and whether the catalog is current. If `root` is `ROOT@VIEW`, checks the
     shards of the view and reports findings about its samples. `stores`: those of a blend file; None outside of one. The
     level `refs` maps the fields that name media to these stores, not to those that dataset.yaml names, since a training
-    run reads from the former. It does not save these rules. `load_check`: as in `validate`. `wait`: seconds to wait for
-    another writer before a quarantine. Findings are in the report and in the ledger.
+    run reads from the former. It does not save these rules. `load_check`: as in `validate`; `judges_batches`: whether
+    it says what cannot be batched. `wait`: seconds to wait for another writer before a quarantine. Findings
+    are in the report and in the ledger.
 
     Raises only if there is nothing to check (no catalog, no matching shard, no such view), if a quarantine cannot be
     written, and UsageError for `refs` without the level.
@@ -128,6 +130,7 @@ def validate_dataset(
         arguments = [redact_secrets(root), *describe_request(request)]
         record = stack.enter_context(record_run(location, "validate", arguments, progress))
         validation = _Validation(location, request, record, workers, progress, view, view_samples, load_check)
+        validation.judges_batches = judges_batches
         report = validation.run(stores)
         record.findings += report.findings
         return report
@@ -181,6 +184,7 @@ class _Validation:
         self.schema_rules = self._find_schema_rules() if self._has_level("schema") else None
         self.load_findings: list[Finding] = []
         self.load: LoadTarget | None = None
+        self.judges_batches = True
         self.load_check: LoadCheck | None = None
         if self._has_level("load"):
             self._open_load_check(load_check)
@@ -409,7 +413,7 @@ class _Validation:
             within = self.view_samples
             splits = {name: intersect_selections(each, within) for name, each in selections.items()} or {"": within}
         is_whole = not self.request.shards
-        for name, selection in (splits or {"": None}).items():
+        for name, selection in (splits or {"": None}).items() if self.judges_batches else ():
             by_path = None if selection is None else {rows[shard].path: each for shard, each in selection.items()}
             shards = self._all_split_shards() if selection is None else list(selection.values())
             kinds = self._count_kinds(outcome, by_path)
