@@ -7,15 +7,17 @@ from typing import Any
 
 import pytest
 
+from tests.energon import CRUDE, an_energon_dataset
 from tests.loader.datasets import Raw, a_dataset, a_shard, numbered
 from tests.loader.running import digests, make_training_loader, save_state_after
 from wdsctl.core.errors import DatasetError, InputError, StateMismatch
 from wdsctl.core.index.index import index
 from wdsctl.core.split.split import SplitRequest, split_dataset
 from wdsctl.core.split_rules.excludes import Excludes
+from wdsctl.core.split_rules.rule import SplitRule
 from wdsctl.core.views.definition import ViewDefinition
 from wdsctl.core.views.views import create_view
-from wdsctl.loader import get_loader, get_val_dataset
+from wdsctl.loader import get_loader, get_train_dataset, get_val_dataset
 
 FILE = """split_parts:
   train: ["shard-{000..002}.tar"]
@@ -39,7 +41,7 @@ def write_split_config(root: str, text: str = FILE, name: str = ".wdsctl/mine.ya
     path.write_text(text)
 
 
-def keys_of(path: str, split: str = "train", **options: Any) -> list[int]:
+def keys_of(path: Any, split: str = "train", **options: Any) -> list[int]:
     loader = get_loader(get_val_dataset(path, split_part=split, batch_size=1, task_encoder=Raw(), **options))
     return [int(key) for batch in loader for key in batch["__key__"]]
 
@@ -60,6 +62,50 @@ def test_split_config_omits_samples_excluded_by_catalog(dataset: str) -> None:
     write_split_config(dataset)
     split_dataset(dataset, SplitRequest(excludes=Excludes(keys=("000007",), shards=("shard-002.tar",))))
     assert keys_of(dataset, split_config="mine.yaml") == [0, 1, 2, 6, 8, 9]
+
+
+REORDERED = "split_parts:\n  train: [shard-002.tar, 'shard-{000..001}.tar']\n  val: [shard-003.tar]\n"
+
+
+def test_validation_has_order_of_split_file(dataset: str) -> None:
+    """A training keeps its order, so that jobs can be resumed."""
+    write_split_config(dataset, REORDERED)
+    write_split_config(dataset, "split_parts: {train: ['shard-{000..002}.tar']}\n", name=".wdsctl/ascending.yaml")
+
+    def trained(file: str) -> list[str]:
+        training = get_train_dataset(dataset, batch_size=1, task_encoder=Raw(), split_config=file, repeat=False)
+        return [batch["__key__"][0] for batch in get_loader(training)]
+
+    assert keys_of(dataset, split_config="mine.yaml") == [*range(20, 30), *range(20)]
+    assert trained("mine.yaml") == trained("ascending.yaml")
+
+
+def test_validation_has_order_of_energon_split_that_was_imported(tmp_path: Path) -> None:
+    """Not that of patterns of one's own; and ranges of samples are those of the training."""
+    split = "split_parts: {train: [parts/data-3.tar, 'parts/data-{0..1}.tar'], val: [parts/data-2.tar]}\n"
+    root = an_energon_dataset(tmp_path / "data", split=split)
+    own = a_dataset(tmp_path / "own", 20, shard_samples=10)
+    split_dataset(own, SplitRequest(rule=SplitRule({}, patterns={"train": ("shard-001.tar", "shard-000.tar")})))
+    half = {"path": root, "subset": {"range": ["50%", "100%"]}}
+
+    assert keys_of(root) == [*range(12, 16), *range(8)]
+    assert keys_of(root) == [*range(12, 16), *range(8)]  # also after the import
+    assert keys_of(half) == [6, 7, *range(12, 16)]
+    assert keys_of(own) == list(range(20))
+
+
+def test_dataset_yaml_may_name_split_config(dataset: str, tmp_path: Path) -> None:
+    write_split_config(dataset)
+    own = Path(dataset) / ".wdsctl" / "other.yaml"
+    own.write_text("sample_type: CrudeSample\nsplit_config: mine.yaml\n")
+    energons = an_energon_dataset(tmp_path / "energon", dataset=f"{CRUDE}split_config: split2.yaml\n")
+    split = "split_parts: {train: [parts/data-1.tar, parts/data-0.tar]}\n"
+    (tmp_path / "energon" / ".nv-meta" / "split2.yaml").write_text(split)
+
+    assert keys_of(dataset, dataset_config="other.yaml") == TRAIN
+    assert keys_of(dataset) == list(range(40))
+    assert keys_of(energons) == [4, 5, 6, 7, 0, 1, 2, 3]
+    assert "split_config" not in (tmp_path / "energon" / ".wdsctl" / "dataset.yaml").read_text()
 
 
 def test_split_config_divides_samples_of_view(dataset: str) -> None:

@@ -104,8 +104,7 @@ class Loader:
             return self._dataset.virtual_epoch_length
         run = self._open_stream()
         if run.is_endless:
-            samples = sum(source.n for source in run.streams.sources if not source.is_member)
-            epoch = self._dataset.count_epoch_batches(samples)
+            epoch = self._dataset.count_epoch_batches(run.streams.samples)
             if epoch is not None:
                 return epoch
             raise TypeError(
@@ -173,6 +172,11 @@ class Loader:
     def sources(self) -> tuple[SplitSource, ...]:
         """The datasets that the loader reads, by their numbers in restore keys."""
         return self._open_stream().streams.sources
+
+    @property
+    def dataset(self) -> BaseDataset:
+        """The dataset that the loader was made of. Opens nothing."""
+        return self._dataset
 
     @property
     def worker_config(self) -> WorkerConfig:

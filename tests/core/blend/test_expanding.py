@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.core.blend.trees import AMOUNTS, make_node, nodes, repetitions, weights, write_files
 from wdsctl.core.blend import BlendComponent, BlendPlan, RepeatedLeaf, Subset, read_blend
-from wdsctl.core.errors import DatasetError
+from wdsctl.core.errors import DatasetError, PermissionDenied
 
 A, B, C, D = ({"path": f"/{name}"} for name in "abcd")
 
@@ -204,6 +205,24 @@ def test_leaf_keeps_configs_and_aux_stores(tmp_path: Path) -> None:
     assert (leaf.path, leaf.dataset_config, leaf.split_config) == (f"{tmp_path}/shards", "d.yaml", "s.yaml")
     assert leaf.aux == {"media": f"{tmp_path}/m", "files": f"filesystem://{tmp_path}/f"}
     assert leaf.where == f"{main}:1"
+
+
+@pytest.mark.parametrize("file", [".wdsctl/dataset.yaml", ".nv-meta/.info.json"])
+def test_stores_that_are_datasets_may_be_outside_as_paths(tmp_path: Path, file: str) -> None:
+    folder = tmp_path / "blends"
+    folder.mkdir()
+    (tmp_path / "media" / file).parent.mkdir(parents=True)
+    main = write_files(folder, main="path: ../data\naux: {media: ../media}\n")
+    with pytest.raises(PermissionDenied, match="leads out of"):
+        read_blend(main)
+
+    (tmp_path / "media" / file).write_text("")
+
+    (leaf,) = read_blend(main).leaves
+    assert os.path.samefile(leaf.aux["media"], tmp_path / "media")
+    for outside in ("filesystem://../media", f"filesystem://{tmp_path}"):
+        with pytest.raises(PermissionDenied, match="leads out of"):
+            read_blend(write_files(folder, main=f"path: ../data\naux: {{media: '{outside}'}}\n"))
 
 
 def test_relative_paths_resolve_from_folder_of_file(tmp_path: Path) -> None:

@@ -37,6 +37,17 @@ exclude:
     assert (matches("other[1].tar"), matches("other1.tar")) == (True, False)
 
 
+def test_repeated_exclude_is_joined(tmp_path: Path) -> None:
+    """People append it to the file that `prepare` wrote, which has `exclude: []`."""
+    text = "exclude: []\nsplit_parts: {train: [a.tar, b.tar]}\nexclude: [a.tar]\nexclude:\n- b.tar/7\n"
+
+    _, excludes = read_split_yaml(write_split_yaml(tmp_path, text))
+
+    assert excludes == Excludes(shards=("a.tar",), samples=("b.tar/7",))
+    with pytest.raises(DatasetError, match="duplicate key 'split_parts'"):
+        read_split_yaml(write_split_yaml(tmp_path, f"{text}split_parts: {{}}\n"))
+
+
 def test_json_split_file_is_read(tmp_path: Path) -> None:
     rule, _ = read_split_yaml(write_split_yaml(tmp_path, '{"split_parts": {"train": ["a.tar"]}, "exclude": []}'))
     assert rule.patterns == {"train": ("a.tar",)}

@@ -7,6 +7,7 @@ import logging
 import os
 import pickle
 import warnings
+from dataclasses import fields
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 
 import wdsctl.loader
-from tests.energon import an_energon_dataset, an_energon_jsonl
+from tests.energon import CAPTIONING, an_energon_dataset, an_energon_jsonl
 from tests.loader.datasets import Raw, a_dataset
 from wdsctl.core.errors import InputError, UsageError
 from wdsctl.loader import energon, open_store
@@ -150,6 +151,18 @@ def test_jsonl_without_energon_index_refuses_missing_split(tmp_path: Path) -> No
         list(get_loader(get_val_dataset(lines, batch_size=4, task_encoder=Raw())))
 
 
+def test_traversed_stores_are_paths(tmp_path: Path) -> None:
+    (tmp_path / "blend.yaml").write_text(
+        "splits: {train: {path: missing, aux: {labels: other, media: 'filesystem://media'}}}\n"
+    )
+    (tmp_path / "other" / ".nv-meta").mkdir(parents=True)
+    (tmp_path / "other" / ".nv-meta" / ".info.json").write_text("{}")
+
+    (dataset,) = traverse_metadataset(tmp_path / "blend.yaml", split_part="train")
+
+    assert dataset.aux == {"labels": EPath(tmp_path / "other"), "media": EPath(tmp_path / "media")}
+
+
 def test_metadataset_is_traversed_and_validated(tmp_path: Path) -> None:
     an_energon_dataset(tmp_path / "images")
     (tmp_path / "blend.yaml").write_text(
@@ -213,6 +226,52 @@ def test_length_of_endless_training_is_one_epoch(path: str) -> None:
     assert len(get_val_dataset(path, batch_size=3, task_encoder=Raw())) == 2
     with pytest.raises(TypeError, match="endless training has no length"):
         len(wdsctl.loader.get_loader(wdsctl.loader.get_train_dataset(path, task_encoder=Raw())))
+
+
+def test_length_of_endless_blend_counts_repetitions_and_subsets(path: str) -> None:
+    entries = [{"repetitions": 0.7, "path": path}, {"repetitions": 1.5, "path": path, "subset": {"range": [0, 10]}}]
+    dataset = get_train_dataset({"blend_epochized": entries}, batch_size=1, task_encoder=Raw())
+
+    assert len(get_loader(dataset)) == 11 + 15  # of 16 and of 10 samples
+
+
+def test_global_error_handler_receives_exception_of_hook(path: str) -> None:
+    seen: list[Any] = []
+    workers = WorkerConfig(global_error_handler=lambda error, sample, _: seen.append((error, sample["__key__"])))
+
+    dataset = get_val_dataset(path, batch_size=4, task_encoder=FailingEncoder(), worker_config=workers)
+    list(get_loader(dataset))
+    list(wdsctl.loader.get_loader(wdsctl.loader.get_val_dataset(path, task_encoder=FailingEncoder())))
+
+    assert {(type(error), str(error), key[-1]) for error, key in seen} == {(ValueError, "three", "3")}
+
+
+def test_loader_has_its_dataset(path: str) -> None:
+    dataset = get_val_dataset(path, batch_size=4, task_encoder=Raw())
+    limited = LimitDataset(dataset, length=1)
+
+    assert get_loader(dataset).dataset is dataset
+    assert get_loader(limited).dataset is limited
+
+
+def test_captioning_samples_have_fields_of_energon(tmp_path: Path) -> None:
+    """Programs copy all fields into classes of their own: `Mine(**asdict(sample), weight=1)`."""
+    config = CAPTIONING.replace("caption: txt", "caption: txt\n  captions: txt")
+    root = an_energon_dataset(tmp_path / "data", dataset=config)
+    encoder: Any = DefaultTaskEncoder()
+    encoder.decoder = None
+    samples: dict[Any, Any] = {}
+    for module in (energon, wdsctl.loader):
+        dataset = module.get_val_dataset(root, task_encoder=encoder, batch_size=None)
+        samples[module] = next(iter(module.get_loader(dataset)))
+    batch: Any = next(iter(get_loader(get_val_dataset(root, task_encoder=encoder, batch_size=2))))
+
+    own = [field.name for field in fields(samples[energon]) if not field.name.startswith("__")]
+    assert (own, type(samples[energon])) == (["image", "caption"], energon.CaptioningSample)
+    assert isinstance(samples[wdsctl.loader], energon.CaptioningSample)
+    assert samples[wdsctl.loader].captions == b"12 txt ."
+    assert (type(batch).__name__, hasattr(batch, "captions")) == ("CaptioningBatch", False)
+    assert len(list(get_loader(get_val_dataset(root, task_encoder=encoder, sample_type=energon.CaptioningSample)))) == 4
 
 
 def test_dataset_config_is_that_of_its_loader(path: str) -> None:

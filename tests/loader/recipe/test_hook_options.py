@@ -25,6 +25,19 @@ def test_stateless_records_its_options() -> None:
     assert hook_options(Hooks().unmarked) == HookOptions()
 
 
+def test_failure_tolerance_is_attribute_of_energon() -> None:
+    """Megatron-Bridge sets it itself on hooks of older versions, and reads it."""
+
+    @stateless
+    def hook(sample: int) -> int:
+        return sample
+
+    hook.__failure_tolerance__ = 9  # type: ignore[attr-defined]
+
+    assert hook_options(hook) == HookOptions(is_stateless=True, failure_tolerance=9)
+    assert Hooks.with_options.__failure_tolerance__ == 7  # type: ignore[attr-defined]
+
+
 def test_stateless_leaves_function_unchanged() -> None:
     assert Hooks().bare(1) == 2
     assert inspect.isgeneratorfunction(Hooks.with_options)

@@ -6,6 +6,7 @@ A join (`join: [refs]` or `join: {name: ref}`) is one leaf: members whose sample
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -41,10 +42,11 @@ from wdsctl.core.blend.yaml_tree import (
     resolve_blend_path,
     suggestion,
 )
+from wdsctl.core.dataset.location import ENERGON_INFO_FILES, ENERGON_META_FOLDER, locate
 from wdsctl.core.dataset.view_root import is_blend_file
 from wdsctl.core.errors import DatasetError
 from wdsctl.core.safe_open import check_store
-from wdsctl.core.urls import redact_secrets
+from wdsctl.core.urls import is_url, redact_secrets
 
 #: The key that makes a node what it is, and the others that it may have. `datasets` is V1's word for blend.
 KEYS_BY_KIND: dict[str, tuple[str, ...]] = {
@@ -322,6 +324,19 @@ def _parse_weight_unit(node: Node) -> WeightUnit:
     )
 
 
+def _is_dataset(store: str) -> bool:
+    """Whether a store is a dataset, of wdsctl or of Energon, or can only be one. Folders of media have no dataset.yaml
+    and no counts of samples."""
+    if store.startswith(("filesystem://", "filesystem+")):
+        return False
+    if is_url(store) or is_jsonl_reference(store):
+        return True
+    if not os.path.isdir(store):
+        return False
+    counts = (os.path.join(store, ENERGON_META_FOLDER, name) for name in ENERGON_INFO_FILES)
+    return any(map(os.path.isfile, (locate(store).dataset_yaml, *counts)))
+
+
 def _forbid(node: Node, keys: tuple[str, ...], what: str) -> None:
     for key in keys:
         if key in node.value:
@@ -337,15 +352,16 @@ def _optional_text(node: Node, key: str) -> str | None:
 
 
 def _aux(node: Node, scope: Scope) -> dict[str, str]:
-    """The stores by name. Raises PermissionDenied WDS409 if a file names one outside of its folder; a mapping of the
-    user's program may name any."""
+    """The stores by name. Datasets may be anywhere, as those of `path`. Raises PermissionDenied WDS409 if a blend file
+    names a folder of other files outside of its own folder; a mapping of the user's program may name any."""
     if "aux" not in node.value:
         return {}
     stores = {
         name: resolve_aux_path(text_value(node.value["aux"], name), scope.folder) for name in mapping_value(node, "aux")
     }
     for name, store in stores.items() if scope.files else ():
-        check_store(store, scope.folder, str(node.value["aux"].location_of(name)))
+        if not _is_dataset(store):
+            check_store(store, scope.folder, str(node.value["aux"].location_of(name)))
     return stores
 
 

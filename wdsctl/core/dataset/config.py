@@ -50,7 +50,10 @@ if TYPE_CHECKING:
 CONFIG_VERSION = 1
 
 _SAMPLE_KEYS = ("sample_type", "field_map", "optional", "drawn_on", "sample_loader", "part_filter", "subflavors")
-_KNOWN_KEYS = ("version", *_SAMPLE_KEYS, "key_until", "refs", "sequences", "split", "split_sets", "exclude")
+_SPLIT_CONFIG = "split_config"
+_KNOWN_KEYS = (
+    "version", *_SAMPLE_KEYS, "key_until", "refs", "sequences", "split", "split_sets", "exclude", _SPLIT_CONFIG,
+)  # fmt: skip
 _ENERGON_KEYS = ("__module__", "__class__")
 _TAGS = "tags"  # Energon 8 names subflavors so
 _FUNCTION_SPEC = re.compile(r"[^\W\d][\w-]*\.py:[^\W\d]\w*")  # a function in a file beside dataset.yaml
@@ -70,7 +73,8 @@ class DatasetConfig:
     `sample_loader`: FILE.py:FUNCTION beside dataset.yaml, which builds the fields of a sample from its parts, instead
     of a field map. `drawn_on`: what boxes, masks and other geometry are drawn on; empty if the file does not say.
     `part_filter`: names of the parts to read, or a function in that form that selects them; empty for
-    all parts. `optional`: fields and parts that samples may lack.
+    all parts. `optional`: fields and parts that samples may lack. `split_config`: the file in Energon's format that has
+    the splits, instead of the catalog; the loader reads it.
     """
 
     sample_type: str = CRUDE
@@ -86,6 +90,7 @@ class DatasetConfig:
     optional: tuple[str, ...] = ()
     sequences: SequenceConfig | None = None  # samples are frames of sequences
     drawn_on: DrawnOn | Literal[""] = ""
+    split_config: str = ""
 
 
 def required_fields(config: DatasetConfig) -> dict[str, FieldPath]:
@@ -165,6 +170,7 @@ def parse_config(text: str, path: str = "dataset.yaml") -> DatasetConfig:
         key_until=_parse_key_until(document),
         sequences=_parse_sequences(document, sample_type),
         drawn_on=_parse_drawn_on(document),
+        split_config=_parse_split_config(document),
     )
 
 
@@ -185,6 +191,7 @@ def dump_config(config: DatasetConfig) -> str:
     text += _format_key_until(config.key_until)
     text += _format_refs(config.refs)
     text += "" if config.sequences is None else format_sequences(config.sequences)
+    text += f"{_SPLIT_CONFIG}: {format_scalar(config.split_config)}\n" if config.split_config else ""
     text += format_split_section(config.split) if config.split else ""
     return text + format_sets_section(config.split_sets) + format_exclude_section(config.exclude)
 
@@ -353,6 +360,15 @@ def _parse_drawn_on(document: YamlDocument) -> DrawnOn | Literal[""]:
     if value is not None and value not in DRAWN_ON:
         hint = "write `drawn_on: shown` for images as viewers show them, turned by EXIF, or `drawn_on: stored`"
         raise config_error(f"drawn_on: unknown value {describe_value(value)}", document.where("drawn_on"), hint=hint)
+    return value or ""
+
+
+def _parse_split_config(document: YamlDocument) -> str:
+    value = document.data.get(_SPLIT_CONFIG)
+    if value is not None and not isinstance(value, str):
+        hint = "write the name of a file beside dataset.yaml, such as split2.yaml"
+        message = f"{_SPLIT_CONFIG}: expected a file, found {describe_value(value)}"
+        raise config_error(message, document.where(_SPLIT_CONFIG), hint=hint)
     return value or ""
 
 

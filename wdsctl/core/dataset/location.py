@@ -41,6 +41,7 @@ META_FOLDER = ".wdsctl"
 LOCK_FILE = "lock"
 CONVERSION_FOLDER, PLAN_FILE, FINISHED_FILE = "convert", "plan.sqlite", "finished.json"  # of `convert`
 ENERGON_META_FOLDER = ".nv-meta"  # Energon's metadata beside shards
+ENERGON_INFO_FILES = (".info.json", ".info.yaml")  # in that folder, if its shards were prepared
 
 
 @redact_repr

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 from wdsctl.core.dataset.config import DatasetConfig, parse_config
-from wdsctl.core.dataset.location import ENERGON_META_FOLDER, DatasetLocation
+from wdsctl.core.dataset.location import ENERGON_INFO_FILES, ENERGON_META_FOLDER, DatasetLocation
 from wdsctl.core.dataset.shard_names import is_jsonl_name
 from wdsctl.core.energon.split_yaml import SplitYaml, parse_split_yaml
 from wdsctl.core.errors import DatasetError
@@ -22,7 +22,6 @@ from wdsctl.core.storage.storage import Storage
 from wdsctl.core.urls import is_signed, is_url, redact_secrets
 from wdsctl.core.yaml_files.document import parse_yaml
 
-INFO_FILES = (".info.json", ".info.yaml")
 SPLIT_FILES = ("split.yaml", "split.json")
 DATASET_FILE = "dataset.yaml"
 JSONL_INDEX_SUFFIX = ".idx"  # appended to the full name of a JSONL file
@@ -63,7 +62,7 @@ class EnergonMeta:
         """Whether Energon has indexed the shards. Its other files also exist in folders of media."""
         if self._jsonl_index_path:
             return self._storage.exists(self._jsonl_index_path)
-        return not self._single_file and self._first(INFO_FILES) is not None
+        return not self._single_file and self._first(ENERGON_INFO_FILES) is not None
 
     def has_split(self) -> bool:
         """Whether there is a split.yaml."""
@@ -76,14 +75,15 @@ class EnergonMeta:
         path = self._first((DATASET_FILE,))
         return None if path is None else parse_config(self._text(path), redact_secrets(path))
 
-    def split(self) -> SplitYaml | None:
-        """split.yaml; None if there is none. Raises DatasetError WDS217."""
-        path = None if self._single_file else self._first(SPLIT_FILES)  # for all shards, not for one
+    def split(self, name: str = "") -> SplitYaml | None:
+        """The splits of this file, by default split.yaml; None if there is none. Raises DatasetError WDS217."""
+        files = (name,) if name else SPLIT_FILES
+        path = None if self._single_file else self._first(files)  # for all shards, not for one
         return None if path is None else parse_split_yaml(self._text(path), redact_secrets(path))
 
     def counts(self) -> dict[str, int] | None:
         """Samples by shard, as Energon counted them. Raises DatasetError WDS129 if the file has no counts."""
-        path = None if self._single_file else self._first(INFO_FILES)
+        path = None if self._single_file else self._first(ENERGON_INFO_FILES)
         if path is None:
             return None
         try:

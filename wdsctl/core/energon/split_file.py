@@ -21,7 +21,7 @@ from wdsctl.core.energon.split_yaml import SplitYaml, load_split_yaml, names_of_
 from wdsctl.core.errors import DatasetError, InputError
 from wdsctl.core.offsets.bounds import ShardEntry
 from wdsctl.core.offsets.key_list import key_list
-from wdsctl.core.offsets.read import Offsets
+from wdsctl.core.offsets.read import Offsets, ShardIndex
 from wdsctl.core.samples.fields import did_you_mean
 from wdsctl.core.text import pluralize
 
@@ -40,8 +40,10 @@ def find_split_file(location: DatasetLocation, name: str) -> str:
     return found
 
 
-def read_split_from_file(location: DatasetLocation, path: str, split: str) -> tuple[int, list[SplitShard]]:
-    """The generation of the catalog, and the shards of one split of the file at `path`, by id.
+def read_split_from_file(
+    location: DatasetLocation, path: str, split: str, *, in_file_order: bool = False
+) -> tuple[int, list[SplitShard]]:
+    """The generation of the catalog, and the shards of one split of the file at `path`, by id or in the file's order.
 
     Raises DatasetError WDS217 with file and line if the file is invalid or names what the dataset does not have,
     InputError WDS211 if it has no such split; CatalogError.
@@ -69,7 +71,24 @@ def read_split_from_file(location: DatasetLocation, path: str, split: str) -> tu
         for shard in chosen
         if shard.samples
     )
-    return generation, sorted(filter(None, parts), key=lambda part: part.shard)
+    found = sorted(filter(None, parts), key=lambda part: part.shard)
+    return generation, sort_by_patterns(found, offsets, patterns) if in_file_order else found
+
+
+def sort_by_patterns(parts: Sequence[SplitShard], offsets: ShardIndex, patterns: Sequence[str]) -> list[SplitShard]:
+    """Shards in the order in which the patterns of a split.yaml name them. Others stay behind, in their order."""
+    if not patterns:
+        return list(parts)
+    names = (
+        name
+        for pattern in patterns
+        for name in (names_of_literal_pattern(pattern) if pattern.startswith("re:") else expand_braces(pattern))
+    )
+    places: dict[str, int] = {}
+    for name in names:
+        places.setdefault(name, len(places))
+    paths = {shard.id: shard.path for shard in offsets.shards}
+    return sorted(parts, key=lambda part: places.get(paths.get(part.shard, ""), len(places)))
 
 
 def _match_shards(offsets: Offsets, patterns: Iterable[str], where: str) -> list[ShardEntry]:

@@ -3,7 +3,8 @@
     split_parts: {train: ["parts/data-{0..7}.tar"], val: [parts/data-8.tar]}
     exclude: [parts/data-3.tar, "parts/data-4.tar/{000001..000009}"]
 
-It assigns whole shards, and can exclude single samples as SHARD/KEY. The same document as JSON is read, too.
+It assigns whole shards, and can exclude single samples as SHARD/KEY. The same document as JSON is read, too. `exclude`
+may be repeated, since people append it to the file that `prepare` wrote.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def load_split_yaml(path: str) -> SplitYaml:
 def parse_split_yaml(text: str, path: str) -> SplitYaml:
     """Parse the text of a split.yaml; `path` is for errors. Raises DatasetError WDS217."""
     try:
-        document = parse_yaml(text, path)
+        document = parse_yaml(text, path, joined_lists=("exclude",))
     except DatasetError as error:
         raise DatasetError(error.message, hint=error.hint, where=error.where, code=SPLIT_YAML_CODE) from error
     data = document.data

@@ -74,11 +74,13 @@ def import_energon_meta(
         return None
     with energon_meta(location.root, location.single_file) as meta:
         config = None if is_described or request else meta.config()
-        split = None if has_rule else meta.split()
+        split = None if has_rule else meta.split("" if config is None else config.split_config)
         if config is None and split is None:
             return None
         findings = () if is_described else _count_findings(meta, location)
     base, descriptions = config or DatasetConfig(), _describe_config(config)
+    if split is not None:  # the catalog has the splits from now on
+        base = replace(base, split_config="")
     if location.single_file and (has_rule or not with_splits):
         base = replace(base, split=None)
     if split is not None:

@@ -21,7 +21,7 @@ from wdsctl.core.yaml_files.limits import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     import yaml
 
@@ -48,8 +48,8 @@ class YamlDocument:
         return self.path
 
 
-def parse_yaml(text: str, path: str) -> YamlDocument:
-    """Parse a document.
+def parse_yaml(text: str, path: str, *, joined_lists: Collection[str] = ()) -> YamlDocument:
+    """Parse a document. `joined_lists`: top-level keys that may be repeated, if all their values are lists.
 
     Raises DatasetError WDS220, with the line, for invalid YAML, unsafe tags, several documents, and duplicate keys.
     """
@@ -61,6 +61,7 @@ def parse_yaml(text: str, path: str) -> YamlDocument:
         if node is None:
             return YamlDocument(path, None, lines)
         refuse_expansion(node)
+        _join_lists(node, joined_lists)
         _record_lines(node, (), lines)
         with translate_yaml_errors():
             return YamlDocument(path, yaml.constructor.SafeConstructor().construct_document(node), lines)
@@ -127,6 +128,25 @@ def quote_scalar(text: str) -> str:
 
     quoted: str = yaml.safe_dump(text, default_style='"', allow_unicode=True, width=2**30)
     return quoted.rstrip("\n")
+
+
+def _join_lists(node: yaml.Node, keys: Collection[str]) -> None:
+    """Append the items of repeated keys to the list of the first one."""
+    import yaml
+
+    if not (keys and isinstance(node, yaml.MappingNode)):
+        return
+    first: dict[str, yaml.SequenceNode] = {}
+    kept = []
+    for key, value in node.value:
+        is_list = key.value in keys and isinstance(value, yaml.SequenceNode)
+        if is_list and key.value in first:
+            first[key.value].value = [*first[key.value].value, *value.value]
+            continue
+        if is_list:
+            first[key.value] = value
+        kept.append((key, value))
+    node.value = kept
 
 
 def _record_lines(node: yaml.Node, path: YamlPath, lines: dict[YamlPath, int]) -> None:

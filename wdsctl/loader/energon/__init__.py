@@ -93,8 +93,8 @@ if TYPE_CHECKING:
     from wdsctl.loader.recipe.task_encoder import AugmentTaskEncoder, DefaultTaskEncoder, TaskEncoder
     from wdsctl.loader.recipe.worker_config import WorkerConfig
     from wdsctl.loader.samples import CrudeSample, Sample, SourceInfo, edataclass
+    from wdsctl.loader.samples.energon_types import CaptioningSample
     from wdsctl.loader.samples.types import (
-        CaptioningSample,
         ImageClassificationSample,
         ImageSample,
         InterleavedSample,
@@ -205,8 +205,8 @@ _EXPORTS_BY_MODULE = {
     ),
     "recipe.worker_config": ("WorkerConfig",),
     "samples": ("CrudeSample", "Sample", "SourceInfo", "edataclass"),
+    "samples.energon_types": ("CaptioningSample",),
     "samples.types": (
-        "CaptioningSample",
         "ImageClassificationSample",
         "ImageSample",
         "InterleavedSample",

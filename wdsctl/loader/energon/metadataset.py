@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from enum import Enum
 from typing import Any
@@ -24,6 +25,9 @@ __all__ = [
 ]
 
 
+_STORE_PREFIX = re.compile(r"^filesystem(://|\+)")  # of folders without shards
+
+
 class DatasetBlendMode(Enum):
     """How the datasets of a metadataset are combined."""
 
@@ -40,14 +44,17 @@ load_dataset = replaced("load_dataset")
 
 
 def traverse_metadataset(path: str | os.PathLike[str] | Mapping[str, Any], *, split_part: str) -> list[Any]:
-    """The datasets that a metadataset names for a split, flat and in order: `path` (an EPath), `split_part`, `aux` and
-    `subflavors`.
+    """The datasets that a metadataset names for a split, flat and in order: `path` (an EPath), `split_part`, `aux`
+    (EPaths by name) and `subflavors`.
 
     The members of a join follow one another, the primary first. Raises what `read_blend` raises.
     """
     references = traverse(read_blend(_as_blend(path), split_part=split_part, mode="val"))
     paths: list[Any] = [EPath(each.path) for each in references]
-    return [each._replace(path=path) for each, path in zip(references, paths, strict=True)]
+    stores: list[dict[str, Any]] = [
+        {name: EPath(_STORE_PREFIX.sub("", path)) for name, path in each.aux.items()} for each in references
+    ]
+    return [each._replace(path=path, aux=aux) for each, path, aux in zip(references, paths, stores, strict=True)]
 
 
 def prepare_metadataset(path: str | os.PathLike[str] | Mapping[str, Any]) -> None:

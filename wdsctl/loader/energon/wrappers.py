@@ -277,6 +277,10 @@ class WrappedLoader:
         return True
 
     @property
+    def dataset(self) -> Wrapper:
+        return self._dataset
+
+    @property
     def worker_config(self) -> WorkerConfig:
         return self.loaders[0].worker_config
 

@@ -187,7 +187,7 @@ class EagerFunctions(DecodeFunctions):
     """
 
     def __init__(self, decoder: SampleDecoder | None, others: DecodeFunctions) -> None:
-        super().__init__(decoder)
+        super().__init__(decoder, others.sample_classes)
         self.memories = others.memories
         self._others = others
 

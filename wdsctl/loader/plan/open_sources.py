@@ -12,14 +12,15 @@ from wdsctl.core.blend import Leaf
 from wdsctl.core.catalog.read import read_current_split, read_last_shard, read_split_names
 from wdsctl.core.catalog.splits import SplitShard
 from wdsctl.core.dataset.config import DatasetConfig, parse_config, read_config_text
-from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command_at
+from wdsctl.core.dataset.location import ENERGON_META_FOLDER, DatasetLocation, locate, shell_command_at
 from wdsctl.core.dataset.polylithic import PolylithicFolder, find_polylithic_folder
 from wdsctl.core.dataset.view_root import locate_view
 from wdsctl.core.energon.meta import JSONL_INDEX_SUFFIX, find_meta_file
-from wdsctl.core.energon.split_file import find_split_file, read_split_from_file
+from wdsctl.core.energon.split_file import find_split_file, read_split_from_file, sort_by_patterns
 from wdsctl.core.errors import CatalogError, InputError, StateMismatch, UsageError
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.samples.types import CRUDE
+from wdsctl.core.split_rules.names import NO_SPLIT
 from wdsctl.core.storage.storage import LocalStorage
 from wdsctl.core.text import pluralize
 from wdsctl.core.urls import is_url
@@ -30,7 +31,7 @@ from wdsctl.loader.reading.first_use import open_or_index
 from wdsctl.loader.reading.selection import SampleSelection
 from wdsctl.loader.reading.source import SplitSource
 from wdsctl.loader.reading.user_code import resolve_user_code
-from wdsctl.loader.recipe.dataset import BaseDataset, locate_errors
+from wdsctl.loader.recipe.dataset import BaseDataset, ValDataset, locate_errors
 from wdsctl.loader.runtime.logs import logger
 from wdsctl.loader.samples import CrudeSample, find_sample_type
 from wdsctl.loader.stores import FileStore, PreparedStore, open_store
@@ -94,7 +95,7 @@ class SourceOpener:
         self._store_generations = dict(stores or {})
         self._stores: dict[str, FileStore] = {}
         self._requested_generations = generations
-        self._open_splits: dict[tuple[str, str, str | None, str | None, int | None], OpenSplit] = {}
+        self._open_splits: dict[tuple[str, str, str | None, str | None, int | None, bool], OpenSplit] = {}
         self._configs: dict[str, DatasetConfig] = {}
         self._origins: list[SourceOrigin] = []
         self.past_sources: list[SplitSource] = []
@@ -125,10 +126,12 @@ class SourceOpener:
                 hint="resume with the blend of the run that saved the state",
             )
         generation = None if self._requested_generations is None else self._requested_generations[number]
-        name = (leaf.path, leaf.split_part, leaf.dataset_config, leaf.split_config, generation)
+        # Ranges of samples are the same in a training and in a validation, or samples held out would be trained on.
+        in_file_order = isinstance(self._dataset, ValDataset) and not (leaf.subsets or join or is_member)
+        name = (leaf.path, leaf.split_part, leaf.dataset_config, leaf.split_config, generation, in_file_order)
         if name not in self._open_splits:
             with locate_errors(leaf, self._dataset):
-                self._open_splits[name] = self._open_split(leaf, generation)
+                self._open_splits[name] = self._open_split(leaf, generation, in_file_order=in_file_order)
         opened = self._open_splits[name]
         joined = None
         if join is not None:
@@ -169,7 +172,7 @@ class SourceOpener:
         make = SplitSource if joined is None else joined.open_source
         sample_type = opened.config.sample_type if joined is None else joined.joiner.sample_type
         if joined is None and not is_member:
-            _check_sample_class(sample_type, self._dataset.sample_class, leaf.where or leaf.path)
+            _check_sample_class(sample_type, self._dataset, leaf.where or leaf.path)
         if opened.polylithic is not None:
             media = self._open_aux_store(opened.polylithic.media, leaf)
             make = partial(CompletedSource, media=media, is_jsonl=opened.polylithic.form == "jsonl")
@@ -232,7 +235,7 @@ class SourceOpener:
 
     @cached_property
     def _decode_functions(self) -> DecodeFunctions:
-        return DecodeFunctions(self._dataset.task_encoder.decoder)
+        return DecodeFunctions(self._dataset.task_encoder.decoder, self._dataset.sample_classes)
 
     @cached_property
     def _eager_decode_functions(self) -> DecodeFunctions:
@@ -242,18 +245,19 @@ class SourceOpener:
     def _local_storage(self) -> LocalStorage:
         return LocalStorage()
 
-    def _open_split(self, leaf: Leaf, generation: int | None) -> OpenSplit:
+    def _open_split(self, leaf: Leaf, generation: int | None, *, in_file_order: bool) -> OpenSplit:
         location, view = locate_view(leaf.path, self._dataset.catalog)
         polylithic = find_polylithic_folder(leaf.path, self._dataset.catalog)
         if polylithic is not None:
             _check_no_join(leaf)
             location = locate(polylithic.primary, self._dataset.catalog)
-        file = leaf.split_config or self._dataset.split_config
-        split_part = leaf.split_part
+        default = "" if polylithic is None else polylithic.config
+        file, split_part = self._split_config(location, leaf, default), leaf.split_part
 
         def opened(location: DatasetLocation) -> tuple[int, list[SplitShard]]:
             if file:
-                return read_split_from_file(location, find_split_file(location, file), leaf.split_part)
+                path = find_split_file(location, file)
+                return read_split_from_file(location, path, leaf.split_part, in_file_order=in_file_order)
             nonlocal split_part
             split_part = _split_of_lines(location, leaf) or leaf.split_part
             current = read_current_split(location.catalog, split_part)
@@ -283,6 +287,8 @@ class SourceOpener:
                 used_generation, last_shard = current, None
             else:
                 of_split = [part for part in of_split if part.shard <= last_shard]
+        order = self._energon_patterns(location, split_part, in_file_order=in_file_order and not file)
+        of_split = sort_by_patterns(of_split, offsets, order)
         parts, view_hash = of_split, ""
         if view:
             chosen = require_unchanged_view(location, view)
@@ -305,7 +311,7 @@ class SourceOpener:
             )
         full_selection = SampleSelection(offsets, of_split) if view else selection
         split_name = "" if file else split_part
-        config = self._read_config(location, leaf, "" if polylithic is None else polylithic.config)
+        config = self._read_config(location, leaf, default)
         return OpenSplit(
             location,
             offsets,
@@ -322,17 +328,36 @@ class SourceOpener:
 
     def _read_config(self, location: DatasetLocation, leaf: Leaf, default: str) -> DatasetConfig:
         """The config of a leaf. `default`: the path of the file, if it is not the dataset.yaml of the location."""
-        name = leaf.dataset_config or self._dataset.dataset_config
-        path = find_meta_file(location, name) if name else default or location.dataset_yaml
-        if name and not os.path.exists(path):
+        path = self._config_path(location, leaf, default)
+        if (leaf.dataset_config or self._dataset.dataset_config) and not os.path.exists(path):
             raise InputError(
-                f"the dataset_config {name!r} does not exist",
+                f"the dataset_config {os.path.basename(path)!r} does not exist",
                 where=path,
                 hint="pass the name of a file next to dataset.yaml",
             )
+        return resolve_user_code(self._parse_typed(path), location, path, trust_code=self._dataset.trust_code)
+
+    def _split_config(self, location: DatasetLocation, leaf: Leaf, default: str) -> str:
+        """The file that has the splits; "" for those of the catalog. `default`: see `_read_config`."""
+        named = leaf.split_config or self._dataset.split_config
+        return named or self._parse_typed(self._config_path(location, leaf, default)).split_config
+
+    def _config_path(self, location: DatasetLocation, leaf: Leaf, default: str) -> str:
+        name = leaf.dataset_config or self._dataset.dataset_config
+        return find_meta_file(location, name) if name else default or location.dataset_yaml
+
+    def _parse_typed(self, path: str) -> DatasetConfig:
+        """The config at a path; that of crude samples without a file, or if the program asks for them."""
         is_typed = not self._dataset.crude and os.path.exists(path)
-        config = self._parse_config(path) if is_typed else DatasetConfig(sample_type=CRUDE)
-        return resolve_user_code(config, location, path, trust_code=self._dataset.trust_code)
+        return self._parse_config(path) if is_typed else DatasetConfig(sample_type=CRUDE)
+
+    def _energon_patterns(self, location: DatasetLocation, split_part: str, *, in_file_order: bool) -> tuple[str, ...]:
+        """The shards of a split in the order of the split.yaml that its rule comes from; empty without one."""
+        has_meta = is_url(location.root) or os.path.isdir(os.path.join(location.root, ENERGON_META_FOLDER))
+        if not (in_file_order and has_meta):
+            return ()
+        rule = self._parse_config(location.dataset_yaml).split if os.path.exists(location.dataset_yaml) else None
+        return rule.patterns.get(split_part, ()) if rule is not None and rule.rest == NO_SPLIT else ()
 
     def _parse_config(self, path: str) -> DatasetConfig:
         """The parsed text: of a thousand datasets many have the same one."""
@@ -351,11 +376,13 @@ def file_stamp(path: str) -> FileStamp:
     return stat.st_ino, stat.st_mtime_ns
 
 
-def _check_sample_class(sample_type: str, expected: type | None, where: str) -> None:
+def _check_sample_class(sample_type: str, dataset: BaseDataset, where: str) -> None:
     """Raise UsageError if samples are not of the class that the program asks for."""
+    expected = dataset.sample_class
     if expected is None:
         return
     found = CrudeSample if sample_type == CRUDE else find_sample_type(sample_type)
+    found = dataset.sample_classes.get(sample_type, found)
     if not issubclass(found, expected):
         raise UsageError(
             f"sample_type is {expected.__name__}, but the samples are {sample_type}",

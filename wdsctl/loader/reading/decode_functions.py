@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
@@ -14,7 +14,7 @@ from wdsctl.loader.decoding.jpeg import DecodeThreads
 from wdsctl.loader.decoding.memory import BatchMemory
 from wdsctl.loader.decoding.parts import decode_raw
 from wdsctl.loader.reading.label_geometry import decode_with_size, is_upright, must_shrink_labels, shrink_labels
-from wdsctl.loader.reading.layout import CompiledLayout, DecodeFunction, compile_layout
+from wdsctl.loader.reading.layout import NO_CLASSES, CompiledLayout, DecodeFunction, compile_layout
 from wdsctl.loader.samples import find_sample_factory
 
 
@@ -24,7 +24,9 @@ class DecodeFunctions:
     All sources whose samples share batches use the same object.
     """
 
-    def __init__(self, decoder: SampleDecoder | None) -> None:
+    def __init__(self, decoder: SampleDecoder | None, sample_classes: Mapping[str, type[Any]] = NO_CLASSES) -> None:
+        """`sample_classes`: see `BaseDataset`."""
+        self.sample_classes = sample_classes
         self.memories: list[BatchMemory] = []
         self._decoder = decoder
         self._threads = decoder.make_threads() if decoder is not None else DecodeThreads(1)
@@ -47,18 +49,20 @@ class DecodeFunctions:
 
     def _compile(self, names: Sequence[str], config: DatasetConfig, where: str) -> CompiledLayout:
         if self._decoder is None:
-            return compile_layout(names, config, self, where)
+            return compile_layout(names, config, self, where, sample_classes=self.sample_classes)
         upright = is_upright(self._decoder, config, where)
         if not must_shrink_labels(self._decoder, config, where):
             function_for = partial(self, upright=upright)
-            return compile_layout(names, config, function_for, where, decoder=self._decoder)
+            classes = self.sample_classes
+            return compile_layout(names, config, function_for, where, decoder=self._decoder, sample_classes=classes)
         with_size = partial(decode_with_size, decoder=self._decoder, upright=upright)
 
         def sized_function_for(part: str, kind: FieldKind, field: str) -> DecodeFunction | None:
             function = self(part, kind, field, upright=upright)
             return with_size(function or decode_raw) if field == "image" else function
 
-        return compile_layout(names, config, sized_function_for, where, wrap=shrink_labels)
+        classes = self.sample_classes
+        return compile_layout(names, config, sized_function_for, where, wrap=shrink_labels, sample_classes=classes)
 
     def __call__(self, part: str, kind: FieldKind, field: str, *, upright: bool | None = None) -> DecodeFunction | None:
         """The function that decodes this part for a field of this kind and name; None if it stays bytes."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
+from dataclasses import fields as dataclass_fields
 from itertools import islice
+from types import MappingProxyType
 from typing import Any, Literal
 
 from wdsctl.core.dataset.config import DatasetConfig, required_fields
@@ -30,6 +32,7 @@ from wdsctl.loader.samples.lazy_part import LazyPart
 
 DecodeFunction = Callable[[bytes], Any]
 FindDecodeFunction = Callable[[str, FieldKind, str], DecodeFunction | None]  # (part, kind and name of its field)
+NO_CLASSES: Mapping[str, type[Any]] = MappingProxyType({})
 RawMode = Literal["bytes", "view"]  # undecoded parts are bytes, or views of mapped shards
 
 
@@ -58,11 +61,13 @@ def compile_layout(
     *,
     decoder: SampleDecoder | None = None,
     wrap: Callable[[Callable[..., Any], Sequence[str]], Callable[..., Any]] = lambda build, _fields: build,
+    sample_classes: Mapping[str, type[Any]] = NO_CLASSES,
 ) -> CompiledLayout:
     """The layout of samples with the parts `part_names`, in this order. `wrap`: wraps the function that builds a sample
     from the values of the fields with these names.
 
-    `decoder`: that of `function_for`, for a factory of samples.
+    `decoder`: that of `function_for`, for a factory of samples. `sample_classes`: by the name of a type, in the place
+    of its class; fields that such a class lacks are not filled.
 
     If a required field has no part, `build` of the layout raises SampleFailed, so that other samples can still be used.
     """
@@ -70,9 +75,10 @@ def compile_layout(
     factory_layout = _factory_layout(indices, config, where, decoder)
     if factory_layout is not None:
         return factory_layout
+    other_class = sample_classes.get(config.sample_type)
     if config.sample_loader:
         functions = [function_for(part, "any", "") for part in indices]
-        build = _with_decoding(sample_loader_build(tuple(indices), config), functions)
+        build = _with_decoding(sample_loader_build(tuple(indices), config, other_class), functions)
         return CompiledLayout(tuple(indices.values()), build, lazy_parts=_lazy_flags(functions))
     if config.sample_type == CRUDE:
         return _crude_layout(indices, parse_field_map(config.field_map, where=where), function_for)
@@ -80,13 +86,16 @@ def compile_layout(
     needed = required_fields(config)
     kinds = {field.name: field.kind for field in sample_type_fields(config.sample_type)}
     _check_fields(config, kinds, where)
+    sample_class = other_class or find_sample_type(config.sample_type)
+    own_fields = {field.name for field in dataclass_fields(sample_class)}
     filled: dict[str, FieldPath] = {}
     for field, path in paths.items():
+        if field not in own_fields:
+            continue
         if find_parts(path, indices, kinds[field]):
             filled[field] = path
         elif field in needed:
             return CompiledLayout((), _failing_build(field, path, part_names, config))
-    sample_class = find_sample_type(config.sample_type)
     compose = compose_function(sample_class)
     build = wrap(make_builder(sample_class, tuple(filled)), tuple(filled))
     plain = [_plain_part(path, indices, kinds[field]) for field, path in filled.items()]
@@ -95,7 +104,8 @@ def compile_layout(
         functions = [function_for(part, kinds[field], field) for part, field in zip(parts, filled, strict=True)]
         layout = _layout_of_parts(build, tuple(filled), tuple(indices[part] for part in parts), functions)
         # The constructor of a custom type may do more than set fields, so that it has to run for every sample.
-        return replace(layout, plain_fields=None) if is_custom_type(config.sample_type) else layout
+        is_custom = other_class is not None or is_custom_type(config.sample_type)
+        return replace(layout, plain_fields=None) if is_custom else layout
     taken = {field: frozenset(find_parts(path, indices, kinds[field])) for field, path in filled.items()}
     used = [part for part in indices if any(part in names for names in taken.values())]
     functions = [function_for(part, *_field_taking_part(part, filled, taken, kinds)) for part in used]

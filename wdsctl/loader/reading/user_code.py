@@ -108,11 +108,18 @@ def select_parts(part_names: Sequence[str], config: DatasetConfig) -> dict[str, 
     return {name: i for name, i in indices.items() if keep(name)}
 
 
-def sample_loader_build(part_names: Sequence[str], config: DatasetConfig) -> Callable[..., Any]:
-    """A function `build(key, restore key, subflavors, sources, *decoded parts)` that calls the sample_loader."""
+def sample_loader_build(
+    part_names: Sequence[str], config: DatasetConfig, sample_class: type[Any] | None = None
+) -> Callable[..., Any]:
+    """A function `build(key, restore key, subflavors, sources, *decoded parts)` that calls the sample_loader.
+
+    `sample_class`: in the place of that of the sample type.
+    """
     load = load_function(config.sample_loader)
     make: Callable[..., Any] = (
-        (lambda **fields: CrudeSample(fields)) if config.sample_type == CRUDE else find_sample_type(config.sample_type)
+        (lambda **fields: CrudeSample(fields))
+        if config.sample_type == CRUDE
+        else sample_class or find_sample_type(config.sample_type)
     )
     keys = (*BASE_FIELDS, *part_names)
 

@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 
 from wdsctl.core.blend import Blender, BlendPlan, Leaf, read_blend, traverse, validation_plan
 from wdsctl.core.dataset.view_root import is_blend_file
@@ -83,6 +83,9 @@ class BaseDataset:
     error_handler: ErrorHandler | None = None  # in the place of the WorkerConfig's global_error_handler
     sample_class: type[Any] | None = None  # that all samples must have; for programs of Energon
     changed_shards: ChangedShardsMode | None = None  # None: "error" when a state is resumed; else skip, up to a limit
+
+    #: Classes of samples, by the name of the type, in the place of the type's own; for programs of Energon.
+    sample_classes: ClassVar[Mapping[str, type[Any]]] = {}
 
     def __bool__(self) -> bool:
         return True

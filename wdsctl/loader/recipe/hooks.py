@@ -9,7 +9,7 @@ import difflib
 import inspect
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import CodeType, FunctionType
 from typing import Any, TypeVar, overload
 from weakref import WeakSet
@@ -19,6 +19,7 @@ from wdsctl.loader.recipe.task_encoder import HOOKS, AugmentTaskEncoder, Default
 F = TypeVar("F", bound=Callable[..., Any])
 
 _OPTIONS = "__hook_options__"
+_FAILURE_TOLERANCE = "__failure_tolerance__"  # Energon's attribute, which programs set and read themselves
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,15 +52,18 @@ def stateless(
     def mark(hook: F) -> F:
         options = HookOptions(is_stateless=True, restore_seeds=restore_seeds, failure_tolerance=failure_tolerance)
         setattr(hook, _OPTIONS, options)
+        if failure_tolerance is not None:
+            setattr(hook, _FAILURE_TOLERANCE, failure_tolerance)
         return hook
 
     return mark if fn is None else mark(fn)
 
 
 def hook_options(fn: Callable[..., Any]) -> HookOptions:
-    """The options of a function or bound method that `@stateless` marked; else the defaults."""
+    """The options of a function or bound method that `@stateless` marked, or that has `__failure_tolerance__`; else the
+    defaults."""
     options: HookOptions = getattr(fn, _OPTIONS, HookOptions())
-    return options
+    return replace(options, failure_tolerance=getattr(fn, _FAILURE_TOLERANCE, options.failure_tolerance))
 
 
 # To `encode_batch`, between that of `encode_patch` and that of `encode_batches`.

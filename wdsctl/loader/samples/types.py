@@ -12,14 +12,13 @@ from typing import Any
 
 from wdsctl.core.samples.types import SAMPLE_TYPES, SampleField
 from wdsctl.loader.samples.base import BASE_FIELDS, Sample, edataclass, is_required
+from wdsctl.loader.samples.energon_types import CaptioningSample as EnergonCaptioningSample
 
 
 @edataclass
-class CaptioningSample(Sample):
+class CaptioningSample(EnergonCaptioningSample):
     """An image with a caption. `captions`: all captions of the image, if the field map names them."""
 
-    image: Any
-    caption: str
     captions: list[str] | None = None
 
 
@@ -254,7 +253,8 @@ def sample_type_fields(name: str) -> tuple[SampleField, ...]:
     if name in SAMPLE_TYPES:
         return SAMPLE_TYPES[name]
     kind = find_sample_type(name)
-    bases = (SAMPLE_TYPES.get(each.__name__, ()) for each in kind.__mro__ if SAMPLE_CLASSES.get(each.__name__) is each)
+    builtin = (each for each in kind.__mro__ if issubclass(SAMPLE_CLASSES.get(each.__name__, object), each))
+    bases = (SAMPLE_TYPES.get(each.__name__, ()) for each in builtin)
     inherited = {field.name: field.kind for fields in bases for field in fields}
     return tuple(
         SampleField(field.name, inherited.get(field.name, "any"), required=is_required(field))

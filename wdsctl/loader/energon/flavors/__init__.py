@@ -26,8 +26,8 @@ from wdsctl.loader.energon.replaced import replaced
 from wdsctl.loader.energon.submodules import publish_submodules
 from wdsctl.loader.energon.wrappers import SavableDataset
 from wdsctl.loader.samples import CrudeSample, Sample
+from wdsctl.loader.samples.energon_types import CaptioningSample
 from wdsctl.loader.samples.types import (
-    CaptioningSample,
     ImageClassificationSample,
     ImageSample,
     InterleavedSample,

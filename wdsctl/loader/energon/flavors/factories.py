@@ -19,9 +19,9 @@ from wdsctl.loader.decoding.decoder import SampleDecoder
 from wdsctl.loader.energon.epathlib import EPath
 from wdsctl.loader.energon.flavors.prepare_dataset import prepare_dataset
 from wdsctl.loader.samples import BASE_FIELDS
+from wdsctl.loader.samples.energon_types import CaptioningSample
 from wdsctl.loader.samples.registry import SampleFactory, register_factory
 from wdsctl.loader.samples.types import (
-    CaptioningSample,
     ImageClassificationSample,
     ImageSample,
     InterleavedSample,

@@ -16,9 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from wdsctl.core.dataset.location import ENERGON_META_FOLDER, locate
+from wdsctl.core.dataset.location import ENERGON_INFO_FILES, ENERGON_META_FOLDER, locate
 from wdsctl.core.dataset.shard_names import expand_braces
-from wdsctl.core.energon.meta import INFO_FILES
 from wdsctl.core.energon.split_yaml import collapse_ranges, format_split_yaml
 from wdsctl.core.errors import DatasetError, InputError, UsageError
 from wdsctl.core.files import make_folder, write_text
@@ -68,7 +67,9 @@ def prepare_dataset(
     make_folder(meta)
     facts = {"energon_version": f"wdsctl {VERSION}", "shard_counts": counts}
     write_text(os.path.join(meta, split_config), _split_text(splits, split_config))
-    write_text(os.path.join(meta, INFO_FILES[0]), json.dumps(facts, indent=2))  # the last one: its existence says done
+    write_text(
+        os.path.join(meta, ENERGON_INFO_FILES[0]), json.dumps(facts, indent=2)
+    )  # the last one: its existence says done
     return parts
 
 

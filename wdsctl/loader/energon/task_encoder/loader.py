@@ -5,9 +5,9 @@ from __future__ import annotations
 import copy
 import inspect
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from wdsctl.core.errors import UsageError
 from wdsctl.loader.decoding.decoder import SampleDecoder
@@ -16,6 +16,8 @@ from wdsctl.loader.recipe import dataset as recipe
 from wdsctl.loader.recipe.arguments import DatasetPath
 from wdsctl.loader.recipe.dataset import BaseDataset, TrainDataset, ValDataset
 from wdsctl.loader.recipe.task_encoder import DefaultTaskEncoder
+from wdsctl.loader.runtime.failures import log_exception, reraise_exception
+from wdsctl.loader.samples.energon_types import CaptioningSample
 
 __all__ = ["get_train_dataset", "get_val_dataset", "get_val_datasets"]
 
@@ -28,10 +30,11 @@ FIELD_OF_ARGUMENT = {"cache_pool": "cache_pool", "sample_type": "sample_class"}
 _Handler = Callable[..., Any]
 
 
-class _EnergonLength:
-    """The length and the config of a dataset, as Energon's datasets have them. Both open the dataset."""
+class _EnergonDataset:
+    """What Energon's datasets have: a length and a config, which open the dataset; and samples with its fields."""
 
     __slots__ = ()
+    sample_classes: ClassVar[Mapping[str, type[Any]]] = {CaptioningSample.__name__: CaptioningSample}
 
     def __len__(self) -> int:
         """Batches per rank of one pass. Raises TypeError if hooks decide."""
@@ -52,13 +55,13 @@ class _EnergonLength:
         return samples // per_batch if dataset.batch_drop_last else -(-samples // per_batch)
 
 
-class EnergonTrainDataset(_EnergonLength, TrainDataset):
+class EnergonTrainDataset(_EnergonDataset, TrainDataset):
     """A training whose length is one epoch, although it has no end: Energon's programs read it."""
 
     __slots__ = ()
 
 
-class EnergonValDataset(_EnergonLength, ValDataset):
+class EnergonValDataset(_EnergonDataset, ValDataset):
     """A validation with a length."""
 
     __slots__ = ()
@@ -107,12 +110,15 @@ def _translate_options(options: dict[str, Any], without: tuple[str, ...] = ()) -
     current = {name: value for name, value in options.items() if name not in left_out}
     used = [name for name in LEGACY_ARGUMENTS if name in options]
     changes = {field: options[name] for name, field in FIELD_OF_ARGUMENT.items() if name in options}
+    handler = getattr(options.get("worker_config"), "global_error_handler", log_exception)
+    if handler not in (log_exception, reraise_exception):
+        changes["error_handler"] = _EnergonHandler(handler)
     if not used:
         return current, changes
     replacements = "WorkerConfig(global_error_handler=...) and `decoder` of the task encoder replace them"
     warnings.warn(f"Energon has deprecated these arguments: {', '.join(used)}; {replacements}", stacklevel=3)
     if options.get("handler") is not None:
-        changes["error_handler"] = _LegacyHandler(options["handler"])
+        changes["error_handler"] = _EnergonHandler(options["handler"])
     decoding = {name: options[name] for name in DECODER_OPTIONS if name in options}
     if not options.get("auto_decode", True):
         current["task_encoder"] = _with_decoder(options.get("task_encoder"), None)
@@ -135,8 +141,8 @@ def _with_decoder(encoder: Any, decoder: SampleDecoder | None) -> Any:
 
 
 @dataclass(frozen=True)
-class _LegacyHandler:
-    """An error handler of earlier versions: it gets the exception that a hook raised, with or without sources."""
+class _EnergonHandler:
+    """An error handler that gets the exception that a hook raised; those of earlier versions take no sources."""
 
     handler: _Handler
 
