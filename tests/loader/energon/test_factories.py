@@ -11,16 +11,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.build import a_dataset, samples
 from tests.energon import an_energon_dataset
 from wdsctl.core.dataset.shard_names import expand_braces
-from wdsctl.core.errors import DatasetError, InputError, UsageError
+from wdsctl.core.errors import DatasetError, InputError, UsageError, WdsctlError
 from wdsctl.loader.energon import (
     BaseWebdatasetFactory,
     CaptioningWebdataset,
     Cooker,
+    CrudeJsonlDatasetFactory,
     DefaultDecoderWebdatasetFactory,
     FileStore,
     Lazy,
@@ -263,6 +265,30 @@ def test_prepare_dataset_refuses_folder_with_catalog(tmp_path: Path) -> None:
 
     with pytest.raises(UsageError, match="has a catalog already"):
         BaseWebdatasetFactory.prepare_dataset(path, ["parts/data-0.tar"], split_parts_ratio=[("train", 1)])
+
+
+def test_prepare_dataset_indexes_jsonl_as_energon(tmp_path: Path) -> None:
+    path = tmp_path / "qa.jsonl"
+    path.write_text('{"text": "a"}\n\n{"text": "bc"}\n{"text": "d"}')
+
+    assert CrudeJsonlDatasetFactory.prepare_dataset(EPath(path)) == 3
+    assert np.fromfile(f"{path}.idx", "<u8").tolist() == [0, 15, 30, 43]
+    (batch,) = get_loader(get_val_dataset(path, batch_size=4, task_encoder=Encoder()))
+    assert [sample["json"]["text"] for sample in batch] == ["a", "bc", "d"]
+    with pytest.raises(UsageError, match="has a catalog already"):
+        CrudeJsonlDatasetFactory.prepare_dataset(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"), [('{"a": 1}\n[2]\n', "no JSON object"), ("\n", "no samples"), (None, "qa.jsonl")]
+)
+def test_prepare_dataset_refuses_jsonl_without_objects(tmp_path: Path, text: str | None, message: str) -> None:
+    if text is not None:
+        (tmp_path / "qa.jsonl").write_text(text)
+
+    with pytest.raises(WdsctlError, match=message):
+        CrudeJsonlDatasetFactory.prepare_dataset(tmp_path / "qa.jsonl")
+    assert not (tmp_path / "qa.jsonl.idx").exists()
 
 
 def test_decoder_default_is_in_signature_of_factory() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -58,8 +59,39 @@ def test_epath_reads_files_at_urls(tmp_path: Path) -> None:
     assert not (path.parent / "y.tar").is_file()
     path.copy(EPath(tmp_path / "copied" / "y.tar"))
     assert (tmp_path / "copied" / "y.tar").read_bytes() == b"three"
-    with pytest.raises(UsageError, match="walk works on local files only"):
-        next(path.parent.walk())
+    with pytest.raises(UsageError, match="write_text|open works on local files only"):
+        path.write_text("four")
+
+
+def test_epath_lists_folders_at_urls(tmp_path: Path) -> None:
+    for name in ("x.tar", "sub/y.tar", "sub/more/z.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    root = EPath(upload_shards(tmp_path, "faulty://store/listed", "**/*.*"))
+
+    def names(paths: Iterable[EPath]) -> list[str]:
+        return [path.relative_to(root) for path in paths]
+
+    assert names(root.walk()) == ["sub/more/z.txt", "sub/y.tar", "x.tar"]
+    assert names(root.glob("**/*.tar")) == ["sub/y.tar", "x.tar"]
+    assert (names(root.glob("*.tar")), names(root.glob("sub/*/?.txt"))) == (["x.tar"], ["sub/more/z.txt"])
+    assert (root.is_dir(), (root / "sub").is_dir(), (root / "no").is_dir()) == (True, True, False)
+    assert ((root / "x.tar").open().read(), (root / "x.tar").open("rb").read()) == ("x.tar", b"x.tar")
+
+
+def test_glob_follows_links_to_folders(tmp_path: Path) -> None:
+    (tmp_path / "shards").mkdir()
+    (tmp_path / "shards" / "x.tar").write_bytes(b"")
+    (tmp_path / "link").symlink_to(tmp_path / "shards")
+
+    assert [path.url for path in EPath(tmp_path).glob("**/*.tar")] == [
+        f"{tmp_path}/link/x.tar",
+        f"{tmp_path}/shards/x.tar",
+    ]
+
+
+def test_default_profile_is_local() -> None:
+    assert EPath("msc://default/data/x") == EPath("/data/x")
 
 
 class Flip(torch.nn.Module):

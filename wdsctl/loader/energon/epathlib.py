@@ -5,33 +5,42 @@ from __future__ import annotations
 import os
 import posixpath
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
+from fnmatch import fnmatchcase
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from wdsctl.core.errors import UsageError
 from wdsctl.core.storage.open import storage_for
 from wdsctl.core.urls import is_url, normalize_root, redact_secrets
 from wdsctl.loader.energon.submodules import publish_submodules
 
+if TYPE_CHECKING:
+    from wdsctl.core.storage.remote import FsspecStorage
+
 __all__ = ["DEFAULT_PROFILE_NAME", "EPath"]
 
 DEFAULT_PROFILE_NAME = "default"  # of multi-storage-client: the local file system
+_LOCAL_URL = f"msc://{DEFAULT_PROFILE_NAME}/"
 
 
 class EPath:
     """The absolute path of a file, or a URL such as `s3://bucket/shards`: `pathlib` for both.
 
-    At URLs, files can be read: `read_bytes`, `read_text`, `size`, `is_file`. Other operations on files of URLs raise
-    UsageError; paths can be taken apart and joined without requests. `os.fspath` returns the path or URL, so that an
-    `EPath` can be passed to all functions of wdsctl.
+    At URLs, files can be read and listed: `open`, `read_bytes`, `read_text`, `size`, `is_file`, `is_dir`, `walk`,
+    `glob`. Other operations on files of URLs raise UsageError; paths can be taken apart and joined without requests.
+    `msc://default/...` is a local path. `os.fspath` returns the path or URL, so that an `EPath` can be passed to all
+    functions of wdsctl.
     """
 
     __slots__ = ("_text",)
 
     def __init__(self, initial_path: str | EPath | Path) -> None:
         text = normalize_root(os.fspath(initial_path))
+        if text.startswith(_LOCAL_URL):
+            text = text.removeprefix(_LOCAL_URL[:-1])
         if is_url(text):
             scheme, _, rest = text.partition("://")
             host, slash, path = rest.partition("/")
@@ -135,9 +144,17 @@ class EPath:
         return self.read_bytes().decode()
 
     def is_dir(self) -> bool:
-        return self._local("is_dir").is_dir()
+        """Whether there is a folder; in an object store, files below the path."""
+        if self.is_local():
+            return os.path.isdir(self._text)
+        with self._remote_storage() as storage:
+            return bool(storage.list_folder(self._text))
 
     def open(self, mode: str = "r", block_size: int | None = None) -> IO[Any]:  # noqa: ARG002 - Energon's
+        """Open the file. At a URL only for reading: the whole file is read into memory."""
+        if not self.is_local() and set(mode) <= set("rbt"):
+            data = BytesIO(self.read_bytes())
+            return data if "b" in mode else TextIOWrapper(data, "utf-8")
         path = self._local("open")
         if mode[0] in "wax":
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -155,12 +172,21 @@ class EPath:
         self._local("mkdir").mkdir(exist_ok=exist_ok, parents=parents)
 
     def glob(self, pattern: str) -> Iterator[EPath]:
-        """The files and folders that match, in order."""
-        return map(EPath, sorted(self._local("glob").glob(pattern)))
+        """The files and folders that match, in order; at URLs, files. `**` follows links."""
+        if self.is_local() and "**" not in pattern:
+            yield from map(EPath, sorted(Path(self._text).glob(pattern)))
+            return
+        parts = pattern.split("/")
+        yield from (path for path in self.walk() if _matches(path.relative_to(self).split("/"), parts))
 
     def walk(self) -> Iterator[EPath]:
         """All files below, in order. Follows links."""
-        for folder, folders, files in os.walk(self._local("walk"), followlinks=True):
+        if not self.is_local():
+            with self._remote_storage() as storage:
+                names = sorted(name for name, _ in storage.files())
+            yield from (EPath(f"{self._text}/{name}") for name in names)
+            return
+        for folder, folders, files in os.walk(self._text, followlinks=True):
             folders.sort()
             for name in sorted(files):
                 yield EPath(os.path.join(folder, name))
@@ -179,6 +205,11 @@ class EPath:
     def unlink(self) -> None:
         self._local("unlink").unlink()
 
+    def _remote_storage(self) -> closing[FsspecStorage]:
+        from wdsctl.core.storage.remote import FsspecStorage  # only for URLs
+
+        return closing(FsspecStorage(self._text))
+
     def _local(self, operation: str) -> Path:
         if not self.is_local():
             raise UsageError(
@@ -187,6 +218,15 @@ class EPath:
                 hint="use fsspec, or the client of the store, for this operation",
             )
         return Path(self._text)
+
+
+def _matches(names: Sequence[str], parts: Sequence[str]) -> bool:
+    """Whether the components of a path match those of a pattern: `**` is any number of folders."""
+    if not parts:
+        return not names
+    if parts[0] == "**":
+        return _matches(names, parts[1:]) or (bool(names) and _matches(names[1:], parts))
+    return bool(names) and fnmatchcase(names[0], parts[0]) and _matches(names[1:], parts[1:])
 
 
 publish_submodules(__name__)

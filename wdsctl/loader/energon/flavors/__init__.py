@@ -8,6 +8,8 @@ from wdsctl.loader.energon.flavors.factories import (
     BaseCoreDatasetFactory,
     BaseWebdatasetFactory,
     CaptioningWebdataset,
+    CrudeJsonlDatasetFactory,
+    DefaultCrudeJsonlDatasetFactory,
     DefaultDecoderWebdatasetFactory,
     DefaultGenericWebdatasetFactory,
     ImageClassificationWebdataset,
@@ -81,9 +83,7 @@ __all__ = [
     "WebdatasetMeta",
 ]
 
-CrudeJsonlDatasetFactory = replaced("CrudeJsonlDatasetFactory")
 CrudeWebdataset = replaced("CrudeWebdataset")
-DefaultCrudeJsonlDatasetFactory = replaced("DefaultCrudeJsonlDatasetFactory")
 JoinedWebdatasetFactory = replaced("JoinedWebdatasetFactory")
 WebdatasetMeta = replaced("WebdatasetMeta")
 

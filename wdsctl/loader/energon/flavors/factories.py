@@ -17,8 +17,8 @@ from wdsctl.core.samples.field_map import parse_field_map
 from wdsctl.core.samples.fields import FieldMissing, extract_field
 from wdsctl.loader.decoding.decoder import SampleDecoder
 from wdsctl.loader.energon.epathlib import EPath
-from wdsctl.loader.energon.flavors.prepare_dataset import prepare_dataset
-from wdsctl.loader.samples import BASE_FIELDS
+from wdsctl.loader.energon.flavors.prepare_dataset import prepare_dataset, prepare_jsonl
+from wdsctl.loader.samples import BASE_FIELDS, CrudeSample
 from wdsctl.loader.samples.energon_types import CaptioningSample
 from wdsctl.loader.samples.registry import SampleFactory, register_factory
 from wdsctl.loader.samples.types import (
@@ -72,6 +72,22 @@ class BaseWebdatasetFactory(BaseCoreDatasetFactory[T]):
         self.path = path
         for name, value in options.items():
             setattr(self, name, value)
+
+
+class CrudeJsonlDatasetFactory(BaseCoreDatasetFactory[CrudeSample]):
+    """The base class of factories of JSONL files. `prepare_dataset` prepares a file for training."""
+
+    prepare_dataset = staticmethod(prepare_jsonl)
+
+    def __init__(self, path: EPath, **options: Any) -> None:
+        """`options`: Energon's; they are those of the dataset here."""
+        self.path = path
+        for name, value in options.items():
+            setattr(self, name, value)
+
+
+class DefaultCrudeJsonlDatasetFactory(CrudeJsonlDatasetFactory):
+    """The same."""
 
 
 class DefaultGenericWebdatasetFactory(BaseWebdatasetFactory[T]):

@@ -1,4 +1,4 @@
-"""`BaseWebdatasetFactory.prepare_dataset`: the files that Energon's `prepare` writes beside shards, for the loader.
+"""`prepare_dataset` of factories: the files that Energon's `prepare` writes beside shards or JSONL, for the loader.
 
 Conversion scripts end with it. The loader makes its catalog at first use, from these files and the dataset.yaml that
 the script writes after them.
@@ -16,11 +16,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from wdsctl.core.dataset.location import ENERGON_INFO_FILES, ENERGON_META_FOLDER, locate
 from wdsctl.core.dataset.shard_names import expand_braces
+from wdsctl.core.energon.meta import JSONL_INDEX_SUFFIX
 from wdsctl.core.energon.split_yaml import collapse_ranges, format_split_yaml
-from wdsctl.core.errors import DatasetError, InputError, UsageError
-from wdsctl.core.files import make_folder, write_text
+from wdsctl.core.errors import DatasetError, InputError, UsageError, translate_os_errors
+from wdsctl.core.files import make_folder, write_pieces, write_text
 from wdsctl.core.shards.list import some_shards
 from wdsctl.core.shards.scan_unit import scan_file
 from wdsctl.core.urls import is_url, redact_secrets
@@ -73,22 +76,49 @@ def prepare_dataset(
     return parts
 
 
-def _check_options(root: str, *, media_filter: Any, fix_duplicates: bool) -> None:
+def prepare_jsonl(path: str | Path | EPath) -> int:
+    """Write the index of a local JSONL file, with which the loader indexes it at first use. Returns its samples.
+
+    Raises DatasetError for a line that is no JSON object, UsageError for a URL and for a file with a catalog.
+    """
+    root = os.fspath(path)
+    _check_root(root)
+    starts, position = [], 0
+    with translate_os_errors(root, "read"), open(root, "rb") as file:
+        for number, line in enumerate(file, 1):
+            text = line.strip()
+            if text and not (text.startswith(b"{") and text.endswith(b"}")):
+                where = f"{root}:{number}"
+                raise DatasetError("the line is no JSON object", where=where, hint="write one {...} on each line")
+            if text:
+                starts.append(position)
+            position += len(line)
+    if not starts:
+        raise DatasetError("the file has no samples", where=root, hint="write one {...} on each line")
+    write_pieces(f"{root}{JSONL_INDEX_SUFFIX}", [np.array([*starts, position], "<u8").tobytes()])
+    return len(starts)
+
+
+def _check_root(root: str) -> None:
     if is_url(root):
         hint = "run `wdsctl prepare` on the URL: it writes the catalog into a folder on this machine"
         raise UsageError("prepare_dataset writes into local folders only", where=redact_secrets(root), hint=hint)
+    if os.path.exists(locate(root).catalog):
+        raise UsageError(
+            "the dataset has a catalog already, whose samples and splits the loader uses",
+            where=root,
+            hint="run `wdsctl index` after changes, `wdsctl split` for other splits; or convert into an empty folder",
+        )
+
+
+def _check_options(root: str, *, media_filter: Any, fix_duplicates: bool) -> None:
+    _check_root(root)
     if media_filter is not None:
         hint = "omit media_filter, and run `wdsctl index DATASET --media`"
         raise UsageError("prepare_dataset reads no media facts", hint=hint)
     if fix_duplicates:
         hint = "omit fix_duplicates: `wdsctl validate` reports duplicate keys, and `wdsctl convert` writes new ones"
         raise UsageError("prepare_dataset does not change shards", hint=hint)
-    if os.path.exists(locate(root).catalog):
-        raise UsageError(
-            "the folder has a catalog already, whose splits the loader uses",
-            where=root,
-            hint="change its splits with `wdsctl split`, or convert into an empty folder",
-        )
 
 
 def _scan(
