@@ -22,10 +22,13 @@ from wdsctl.loader import energon, open_store
 from wdsctl.loader.energon import (
     CrudeSample,
     DefaultTaskEncoder,
+    FileStore,
+    FileStoreCachePool,
     LimitDataset,
     NoCachePool,
     RepeatDataset,
     SampleDecoder,
+    SourceInfo,
     TaskEncoder,
     TextSample,
     WorkerConfig,
@@ -203,6 +206,40 @@ def test_decode_file_store_decodes_prepared_dataset(path: str) -> None:
 
     assert (store["000003.json"][0], decoded["000003.json"][0]) == (b'{"number": 3}', {"number": 3})
     assert pickle.loads(pickle.dumps(decoded))["000003.json"][0] == {"number": 3}  # noqa: S301 - of this test
+
+
+class Memory(FileStore):
+    """A store of the program, as Energon defines the interface."""
+
+    def __init__(self, **files: bytes) -> None:
+        self.files = files
+
+    def __getitem__(self, name: str) -> tuple[bytes, SourceInfo]:
+        data = self.files[name.replace(".", "_")]
+        return data, SourceInfo(dataset_path=self.get_path(), index=0, shard_name="", file_names=(name,))
+
+    def get_path(self) -> str:
+        return "memory"
+
+
+@pytest.mark.parametrize("pool", [NoCachePool, FileStoreCachePool])
+def test_store_of_program_needs_methods_of_energon_only(pool: Any, tmp_path: Path) -> None:
+    store = Memory(a_json=b'{"x": 1}')
+    decoded = DecodeFileStore(store, decoder=SampleDecoder())
+    cache = pool(tmp_path) if pool is FileStoreCachePool else pool()
+    sample: dict[str, Any] = {"__sources__": ()}
+
+    assert (store.get("a.json"), decoded["a.json"][0], store.path) == (b'{"x": 1}', {"x": 1}, "memory")
+    assert cache.get(decoded, "a.json", sample) == {"x": 1}
+    assert cache.get_lazy(store, "a.json").get() == b'{"x": 1}'
+    assert [source.file_names for source in sample["__sources__"]] == [("a.json",)]
+    assert isinstance(SystemFileStore(tmp_path), FileStore)
+    assert not isinstance(SystemFileStore(tmp_path), Memory)
+    with pytest.raises(KeyError):
+        cache.get(store, "b.json")
+    with pytest.raises(TypeError, match="abstract"):
+        FileStore()  # type: ignore[abstract, call-arg]
+    cache.close()
 
 
 def test_mock_lazy_returns_function_result() -> None:

@@ -59,7 +59,7 @@ def test_epath_reads_files_at_urls(tmp_path: Path) -> None:
     assert not (path.parent / "y.tar").is_file()
     path.copy(EPath(tmp_path / "copied" / "y.tar"))
     assert (tmp_path / "copied" / "y.tar").read_bytes() == b"three"
-    with pytest.raises(UsageError, match="write_text|open works on local files only"):
+    with pytest.raises(UsageError, match="open works on local files only"):
         path.write_text("four")
 
 

@@ -47,7 +47,8 @@ class Lazy:
     def get(self, sample: Any = None) -> Any:
         """The decoded data; every call reads it again. Raises SampleFailed, StorageError."""
         data = self._load(self.store, self.entry)
-        add_source(sample, self.store.source_of(self.entry))
+        if sample is not None:
+            add_source(sample, self.store.source_of(self.entry))
         return data
 
     def __eq__(self, other: object) -> bool:
@@ -107,7 +108,8 @@ class CachePool(ABC):
         """Read and decode an entry now; adds its origin to `sample`, if given. Raises what `store.get` raises."""
         store, entry = store.base_store, store.find(name)
         data = self.load(store, entry)
-        add_source(sample, store.source_of(entry))
+        if sample is not None:
+            add_source(sample, store.source_of(entry))
         return data
 
     def get_lazy(self, store: FileStore, name: str) -> Lazy:
