@@ -16,7 +16,17 @@ from dataclasses import dataclass
 from io import BytesIO
 from typing import Literal, NamedTuple
 
-from wdsctl.core.energon.names import ENERGON_PACKAGE, FACTORIES, NAMES_BY_MODULE, OUR_PACKAGE, REPLACEMENTS
+from wdsctl.core.energon.names import (
+    ENERGON_PACKAGE,
+    FACTORIES,
+    MISSING_ARGUMENTS,
+    MISSING_MEMBERS,
+    NAMES_BY_MODULE,
+    NO_BASES,
+    NO_CONSTRUCTORS,
+    OUR_PACKAGE,
+    REPLACEMENTS,
+)
 from wdsctl.core.errors import InputError, translate_os_errors
 from wdsctl.core.files import replace_atomically
 
@@ -26,6 +36,11 @@ UseKind = Literal["rewrite", "same", "note", "hand"]
 _RENAMED = {"IgnoreSample": "SkipSample"}  # of earlier versions
 _DATASET_FUNCTIONS = ("get_train_dataset", "get_val_dataset", "get_val_datasets")
 _LOADER_FUNCTIONS = ("get_loader", "get_savable_loader")
+_KIND_OF_FUNCTION = {
+    **dict.fromkeys(_DATASET_FUNCTIONS[:2], "SavableDataset"),
+    **dict.fromkeys(_LOADER_FUNCTIONS, "SavableDataLoader"),
+    "default_worker_config": "WorkerConfig",
+}
 _RENAMED_METHODS = {"save_state": "save_state_global", "restore_state": "restore_state_global"}
 _DECODER_ARGUMENT = "set `decoder` in the task encoder: this argument is deprecated, but works"
 _ARGUMENT_NOTES = {
@@ -149,6 +164,7 @@ class _Scan(ast.NodeVisitor):
         self._names: dict[str, str] = {}
         self._loaders: set[str] = set()  # variables and attributes with a loader: "loader", "self.loader"
         self._datasets: set[str] = set()  # variables and attributes with a dataset
+        self._kinds: dict[str, str] = {}  # variables and attributes with an object of a class of MISSING_MEMBERS
         self._imports_package = False  # `import megatron.energon` binds `megatron`
 
     def visit_Module(self, node: ast.Module) -> None:
@@ -172,6 +188,10 @@ class _Scan(ast.NodeVisitor):
         owner = self._names.get(node.value.id) if isinstance(node.value, ast.Name) else None
         if owner in REPLACEMENTS:
             self._add(node, "hand", f"{owner}.{node.attr}", REPLACEMENTS[owner])
+        kind = self._kinds.get(_variable(node.value)) or self._energon_name(node.value) or ""
+        instead = MISSING_MEMBERS.get(kind, {}).get(node.attr)
+        if instead is not None:
+            self._add(node, "hand", f"{kind}.{node.attr}", instead)
         self.generic_visit(node)
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
@@ -179,6 +199,8 @@ class _Scan(ast.NodeVisitor):
         for base, name in zip(node.bases, bases, strict=True):
             if name in REPLACEMENTS and isinstance(_unsubscripted(base), ast.Name):
                 self._add(base, "hand", f"class {node.name}({name})", REPLACEMENTS[name])
+            elif name in NO_BASES:
+                self._add(base, "hand", f"class {node.name}({name})", NO_BASES[name])
         if any(name is not None and name.endswith("TaskEncoder") for name in bases):
             for each in node.body:
                 if isinstance(each, ast.FunctionDef) and each.name in _UNKNOWN_HOOKS:
@@ -191,6 +213,11 @@ class _Scan(ast.NodeVisitor):
         instead = REPLACEMENTS.get(name or "") or FACTORIES.get(name or "")
         if instead is not None and isinstance(_unsubscripted(node.func), ast.Name):
             self._add(node, "hand", f"{name}(...)", instead)
+        if name in NO_CONSTRUCTORS:
+            self._add(node, "hand", f"{name}(...)", NO_CONSTRUCTORS[name])
+        for argument in node.keywords:
+            if argument.arg in MISSING_ARGUMENTS.get(name or "", ()):
+                self._add(argument, "hand", f"{argument.arg}=", f"remove it: {name} has no such argument")
         if name in _FUNCTIONS_WITH_NOTES:
             for argument in node.keywords:
                 if argument.arg in _ARGUMENT_NOTES:
@@ -307,6 +334,9 @@ class _Scan(ast.NodeVisitor):
             self._loaders |= variables
         elif name in _DATASET_FUNCTIONS[:2]:
             self._datasets |= variables
+        kind = _KIND_OF_FUNCTION.get(name or "", name or "")
+        if kind in MISSING_MEMBERS:
+            self._kinds |= dict.fromkeys(variables, kind)
 
     def _called_name(self, node: ast.Call) -> str | None:
         return self._energon_name(node.func)

@@ -78,6 +78,81 @@ FACTORIES = {
     "VidQAWebdataset": _TYPE,
 }
 
+_STATE = "save and restore the state of the loader"
+_LENGTH = "use len(), on the dataset or on its loader"
+_RANK = "use rank, world_size and num_workers of the WorkerConfig"
+
+#: Class -> members that wdsctl's class lacks -> what to write instead. Objects of functions have the class's name, too.
+MISSING_MEMBERS = {
+    "Batch": {"extend": "use derive_from, and pass the fields"},
+    "Cooker": {
+        **dict.fromkeys(("need_cache", "need_primary"), "pass it to the decorator @cooker"),
+        "is_match": "use fits, with the subflavors",
+    },
+    "FileStoreCachePool": dict.fromkeys(
+        ("current_cache_count", "current_cache_size", "max_cache_count", "max_cache_size", "method"),
+        "the pool does not publish its counts",
+    ),
+    "Lazy": {"ds": "use store", "fname": "use entry.name", "pool": "use get, which reads through the pool"},
+    "Sample": {"pin_memory": "pass pin_memory=True to get_loader"},
+    "SampleDecoder": {"decode": "call the decoder with the name of the part and its bytes"},
+    "SavableDataLoader": dict.fromkeys(
+        ("cmd_queues", "id", "next_id", "result_queues"), "the loader has no such queues"
+    ),
+    "SavableDataset": {
+        **dict.fromkeys(("restore_state", "reset_state_deep", "reset_state_own", "save_state"), _STATE),
+        **dict.fromkeys(("len_rank", "len_worker", "worker_has_samples"), _LENGTH),
+        **dict.fromkeys(
+            ("assert_can_restore", "can_restore_sample", "restore_sample"), "use restore_sample of the loader"
+        ),
+        "build": "pass the dataset to get_loader",
+    },
+    "WorkerConfig": {
+        **dict.fromkeys(
+            ("active_worker_batch_index", "active_worker_sample_index"),
+            "use current_batch_index and current_sample_index of the task encoder",
+        ),
+        **dict.fromkeys(
+            ("assert_worker", "global_rank", "global_worker_id", "rank_worker_id", "worker_id_offset"), _RANK
+        ),
+        **dict.fromkeys(
+            (
+                "active_worker_config",
+                "worker_activate",
+                "worker_deactivate",
+                "worker_pop_sample_index",
+                "worker_push_sample_index",
+                "worker_seed",
+            ),
+            "use the random generators in hooks, which the loader seeds for each sample",
+        ),
+        **dict.fromkeys(("should_log", "worker_log"), "pass trace=FOLDER to get_train_dataset"),
+    },
+}
+
+#: Function or class -> arguments that wdsctl's lacks.
+MISSING_ARGUMENTS = {"RepeatDataset": {"restart"}}
+
+#: Names that cannot be called or derived from as in Energon -> what to do.
+NO_CONSTRUCTORS = dict.fromkeys(("BasicDataLoader", "SavableDataLoader"), "call get_loader or get_savable_loader")
+NO_BASES = {
+    **dict.fromkeys(("BasicDataLoader", "SavableDataLoader"), "use the loader as a member of your class"),
+    **dict.fromkeys(("DecodeFileStore", "SystemFileStore"), "derive from FileStore"),
+    **dict.fromkeys(
+        (
+            "ConcatDataset",
+            "EpochizeDataset",
+            "FilterDataset",
+            "GcDataset",
+            "LimitDataset",
+            "MapDataset",
+            "RepeatDataset",
+        ),
+        "override a hook of the task encoder",
+    ),
+    "SavableDataset": _PATH,
+}
+
 #: Module below the package ("" is the package) -> modules below it that are the module itself under other names.
 SUBMODULES = {
     module: tuple(names.split())
