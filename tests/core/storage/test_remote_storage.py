@@ -16,7 +16,7 @@ from fsspec.registry import _registry as opened_drivers
 from tests.remote import FaultyFileSystem, OnceEach, s3_server
 from wdsctl.core.errors import InputError, PermissionDenied, StorageDown, StorageError, WdsctlError
 from wdsctl.core.storage.remote import FsspecStorage
-from wdsctl.core.storage.remote_errors import FIRST_TRIES, MAX_TRIES, RetryPolicy
+from wdsctl.core.storage.remote_errors import FIRST_TRIES, MAX_TRIES, RetryPolicy, translate_remote
 from wdsctl.core.storage.storage import FileRange
 
 DATA = bytes(range(200))
@@ -221,6 +221,28 @@ def test_store_without_driver_reports_install_command(monkeypatch: pytest.Monkey
     with pytest.raises(InputError, match="no installed driver for foo://") as caught:
         FsspecStorage("foo://user:secret@host/x").files()
     assert caught.value.where == "foo://host/x"
+
+
+@pytest.mark.parametrize(
+    ("url", "module", "hint"),
+    [
+        ("msc://profile/x", "boto3", "pip install boto3"),
+        ("msc://profile/x", "google.cloud", "install the package that has the module google.cloud"),
+        ("msc://profile/x", "multistorageclient", "pip install multi-storage-client"),
+        ("hf://datasets/x", "huggingface_hub.errors", "pip install 'wdsctl[hf]'"),
+    ],
+)
+def test_package_that_installed_driver_needs_is_named(url: str, module: str, hint: str) -> None:
+    try:
+        try:
+            raise ModuleNotFoundError(f"No module named {module!r}", name=module)
+        except ModuleNotFoundError as cause:
+            raise ImportError("install the extras of the client") from cause
+    except ImportError as error:
+        translated = translate_remote(error, url, "read")
+
+    assert (translated.code, translated.hint) == ("WDS406", hint)
+    assert ("needs" in translated.message) == (module in ("boto3", "google.cloud"))
 
 
 def test_storage_pickles_without_open_connections() -> None:

@@ -7,6 +7,7 @@ errors by the names of their classes, since the libraries may not be installed.
 from __future__ import annotations
 
 import errno
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, wait
@@ -33,6 +34,8 @@ DRIVER_PACKAGES = {
     "oci": "ocifs",
     "webdav": "webdav4",
 }
+
+_NAMESPACES = ("azure", "google")  # of many packages
 
 _CREDENTIAL_ERROR_NAMES = frozenset(
     [
@@ -113,7 +116,7 @@ def _redacted_error(error: BaseException) -> BaseException:
 
 def _wdsctl_error_from_driver(error: BaseException, url: str, verb: str) -> WdsctlError:
     if isinstance(error, ImportError) or (isinstance(error, ValueError) and "rotocol not known" in str(error)):
-        return no_driver_error(url)
+        return no_driver_error(url, error)
     where, message = redact_secrets(url), _error_text(error)
     is_anonymous = bool(_class_names(error) & _CREDENTIAL_ERROR_NAMES)
     if is_anonymous or _is_forbidden(error):
@@ -163,8 +166,28 @@ def _missing_error(url: str, error: BaseException, verb: str) -> WdsctlError:
     )
 
 
-def no_driver_error(url: str) -> InputError:
+def _missing_package_of_driver(error: BaseException, package: str) -> str:
+    """The module that an installed driver failed to import; empty if the driver itself is not installed."""
+    link: BaseException | None = error
+    missing = ""
+    while link is not None:
+        missing = link.name or missing if isinstance(link, ModuleNotFoundError) else missing
+        link = link.__cause__ or link.__context__
+    return "" if missing.partition(".")[0].replace("_", "") == re.sub("[-_]", "", package) else missing
+
+
+def no_driver_error(url: str, error: BaseException | None = None) -> InputError:
+    """Build the error for a URL without a driver. `error`: of its import."""
     package = DRIVER_PACKAGES.get(protocol(url))
+    missing = _missing_package_of_driver(error, package) if error is not None and package else ""
+    if missing:
+        is_package = "." not in missing and missing not in _NAMESPACES
+        return InputError(
+            f"the driver of {protocol(url)}:// URLs needs {missing}, which is not installed",
+            where=redact_secrets(url),
+            hint=install_command(missing) if is_package else f"install the package that has the module {missing}",
+            code="WDS406",
+        )
     return InputError(
         f"no installed driver for {protocol(url)}:// URLs",
         where=redact_secrets(url),
