@@ -7,6 +7,7 @@ which may be a dataset.
 
 from __future__ import annotations
 
+import ast
 import importlib
 import os
 import pkgutil
@@ -67,6 +68,33 @@ def _find_spec_in(name: str, folders: Iterable[str]) -> ModuleSpec | None:
     space = ModuleSpec(name, None, is_package=True)
     space.submodule_search_locations = portions
     return space
+
+
+def missing_name_reason(module: str, name: str) -> str:
+    """Why `from module import name` would fail, as far as its file tells; "" if nothing speaks against it.
+
+    Imports nothing: reads the names that the file defines.
+    """
+    origin = find_module_origin(module, explicit_path())
+    if origin is None:
+        return f"no module {module!r} was found"
+    if not origin.endswith(".py"):
+        return ""
+    try:
+        with open(origin, "rb") as file:
+            tree = ast.parse(file.read())
+    except (OSError, SyntaxError, ValueError) as error:
+        return f"cannot read the module {origin}: {error}"
+    defined: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            defined.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            defined.add(node.id)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            defined.update(alias.asname or alias.name for alias in node.names)
+    is_open = "*" in defined or "__getattr__" in defined
+    return "" if is_open or name.partition(".")[0] in defined else f"the module {origin} has no {name}"
 
 
 def explicit_path() -> list[str]:

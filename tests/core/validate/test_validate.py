@@ -235,6 +235,35 @@ def test_invalid_dataset_yaml_is_reported_and_rest_is_checked(tmp_path: Path, te
     assert any("dataset.yaml" in f.message for f in findings if f.code == "WDS220")
 
 
+@pytest.mark.parametrize(
+    ("sample_type", "reason"),
+    [
+        ("no_such_module:Chats", "no module 'no_such_module' was found"),
+        ("typed_by_user.chats:Chat", "has no Chat"),
+        ("typed_by_user.chats:Chats", ""),
+        ("typed_by_user.chats:Reexported", ""),
+        ("typed_by_user.broken:Chats", "cannot read the module"),
+        ("typed_by_user:Anything", ""),
+    ],
+)
+def test_sample_type_that_cannot_be_loaded_is_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sample_type: str, reason: str
+) -> None:
+    """The modules are not imported."""
+    package = tmp_path / "code" / "typed_by_user"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("raise SystemExit\nfrom typed_by_user.chats import *\n")
+    (package / "chats.py").write_text("raise SystemExit\nfrom a import b as Reexported\nclass Chats: ...\n")
+    (package / "broken.py").write_text("def (")
+    monkeypatch.syspath_prepend(tmp_path / "code")
+    root = a_dataset(tmp_path / "data", {"a.tar": samples(0, 2)})
+    index(root)
+    Path(locate(root).dataset_yaml).write_text(f"sample_type: {sample_type}\n")
+
+    findings = [(found.code, found.severity) for found in validate(root).findings if reason in found.message]
+    assert findings == ([("WDS220", "warning")] if reason else [])
+
+
 @pytest.mark.parametrize("config", ["", CAPTIONS])
 def test_part_of_some_samples_is_note_with_and_without_field_map(tmp_path: Path, config: str) -> None:
     files = {**samples(0, 10), **{f"{i:06d}.json": b"1" for i in range(5)}, **{f"{i:06d}.cls": b"1" for i in range(10)}}

@@ -34,6 +34,7 @@ from wdsctl.core.dataset.polylithic import PolylithicFolder, find_folder_of_prim
 from wdsctl.core.dataset.shard_names import is_jsonl_name, shard_format
 from wdsctl.core.dataset.view_root import locate_view
 from wdsctl.core.errors import SEVERITIES, DatasetError, Finding, UsageError, WdsctlError
+from wdsctl.core.import_guard import missing_name_reason
 from wdsctl.core.index.first_use import ensure_current_catalog
 from wdsctl.core.index.freshness import freshness_findings
 from wdsctl.core.index.key_until import key_findings
@@ -276,11 +277,21 @@ class _Validation:
     def _load_config(self, path: str) -> DatasetConfig:
         """Read a dataset.yaml. If it is invalid, add a finding and return the default."""
         try:
-            return load_config(path)
+            config = load_config(path)
         except DatasetError as error:
             message = f"{error.message} ({error.where})"
             self.config_findings.append(Finding(code=error.code, severity="error", message=message))
             return DatasetConfig()
+        if is_custom_type(config.sample_type):
+            module, _, name = config.sample_type.partition(":")
+            reason = missing_name_reason(module, name)
+            if reason:
+                message = (
+                    f"sample_type: {config.sample_type} cannot be loaded here: {reason}; add its folder to PYTHONPATH, "
+                    f"or let the training program register it ({path})"
+                )
+                self.config_findings.append(Finding(code="WDS220", severity="warning", message=message))
+        return config
 
     def _find_ref_rules(self, stores: Sequence[str] | None) -> tuple[list[RefRule], list[Finding]]:
         """Find the rules for the level `refs`, and findings about them. `stores`: see `validate_dataset`."""
