@@ -154,11 +154,22 @@ def test_missing_shards_of_energon_splits_are_named_as_written_with_line(tmp_pat
     assert "without wildcards" in raised.value.hint
 
 
-def test_unknown_keys_of_energon_dataset_yaml_are_refused(tmp_path: Path) -> None:
-    root = an_energon_dataset(tmp_path, dataset=CAPTIONING + "decoder: none\n")
-    with pytest.raises(DatasetError, match="unknown key 'decoder'") as raised:
+@pytest.mark.parametrize(
+    ("text", "line", "message", "hint"),
+    [
+        (f"{CAPTIONING}decoder: none\n", 8, "'decoder' is an argument of Energon's class", "`decoder` of the task"),
+        ("__module__: x\n__class__: Y\nstride: 3\n", 3, "'stride' is an argument of Energon's class", "in __init__"),
+        ("__module__: x\n__class__: Y\nfield_mpa: 3\n", 3, "unknown key 'field_mpa'", "did you mean field_map"),
+    ],
+)
+def test_unknown_keys_of_energon_dataset_yaml_are_refused(
+    tmp_path: Path, text: str, line: int, message: str, hint: str
+) -> None:
+    root = an_energon_dataset(tmp_path, dataset=text)
+    with pytest.raises(DatasetError, match=message) as raised:
         index(root)
-    assert raised.value.where == f"{root}/.nv-meta/dataset.yaml:8"
+    assert raised.value.where == f"{root}/.nv-meta/dataset.yaml:{line}"
+    assert hint in str(raised.value.hint)
 
 
 def test_energon_splits_are_limited_to_indexed_shards(tmp_path: Path) -> None:

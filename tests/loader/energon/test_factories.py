@@ -134,6 +134,24 @@ def test_factory_may_override_load_sample(tmp_path: Path) -> None:
     assert [each.text for each in first_batch(path)] == [b"12 txt .", b"13 txt ."]
 
 
+def test_samples_of_factories_are_joined(tmp_path: Path) -> None:
+    one = an_energon_dataset(tmp_path / "one", dataset=DATASET)
+    two = an_energon_dataset(tmp_path / "two", dataset=DATASET)
+    a_factory(load_sample=lambda _, parts: Chat(__key__=parts["__key__"], text=parts["txt"], picture="own"))
+    joins: list[dict[str, Any]] = [
+        {"join": {"a": {"path": one}, "b": {"path": two}}},
+        {
+            "join": [{"path": one}, {"path": two}],
+            "joiner": lambda a, b: Chat(__key__=a.__key__, text=a.text, picture=b),
+        },
+    ]
+
+    named, joined = (first_batch(each)[0] for each in joins)  # type: ignore[arg-type]
+
+    assert (named["a"]["text"], named["b"]["picture"]) == (b"12 txt .", "own")
+    assert (joined.__key__, joined.text, joined.picture.text) == ("000012", b"12 txt .", b"12 txt .")
+
+
 def test_factory_that_program_did_not_import_needs_trust(tmp_path: Path) -> None:
     path = an_energon_dataset(tmp_path / "data", dataset=DATASET)
 

@@ -18,6 +18,7 @@ from wdsctl.core.errors import InputError, PermissionDenied, StorageError
 from wdsctl.core.samples.crude_fields import is_list_of_parts
 from wdsctl.core.samples.field_map import check_field, check_sample_type, parse_field_map, validate_field_map
 from wdsctl.core.samples.field_path import FieldPath, parse_field_path
+from wdsctl.core.samples.fields import did_you_mean
 from wdsctl.core.samples.naming import KEY_RULES
 from wdsctl.core.samples.types import CRUDE, DRAWN_ON, SAMPLE_TYPES, DrawnOn, is_builtin_module, is_custom_type
 from wdsctl.core.split_rules.dataset_yaml import (
@@ -138,6 +139,7 @@ def parse_config(text: str, path: str = "dataset.yaml") -> DatasetConfig:
     data = document.data
     if not isinstance(data, dict):
         raise config_error("expected `sample_type:` and other keys, found " + describe_value(data), path)
+    _check_no_arguments(document)
     check_known_keys(document, (), (*_KNOWN_KEYS, *_ENERGON_KEYS, _TAGS))
     if "subflavors" in data and _TAGS in data:
         hint = "write all of them under subflavors; Energon 8 names them tags"
@@ -260,6 +262,17 @@ def _replace_section(text: str, key: str, block: str) -> str | None:
     if before and not before.endswith("\n") and block:
         before += newline
     return before + block.replace("\n", newline) + after
+
+
+def _check_no_arguments(document: YamlDocument) -> None:
+    """Raise DatasetError for arguments of the class that Energon would create: it passes all other keys to it."""
+    data = document.data
+    known = (*_KNOWN_KEYS, *_ENERGON_KEYS, _TAGS)
+    is_energons = "__class__" in data or isinstance(data.get("sample_type"), dict)
+    for key in data if is_energons else ():
+        if key not in known and not did_you_mean(str(key), known):
+            hint = "remove the key, and set the value in `decoder` of the task encoder, or in __init__ of your class"
+            raise config_error(f"{key!r} is an argument of Energon's class", document.where(key), hint=hint)
 
 
 def _parse_sample_type(document: YamlDocument) -> str:
