@@ -258,6 +258,7 @@ def test_prepare_dataset_splits_by_patterns(tmp_path: Path) -> None:
     ("options", "error", "message"),
     [
         ({"paths": ["missing.tar"]}, InputError, "the shard does not exist"),
+        ({"paths": ["a.tgz"]}, InputError, "compressed shard has no random access"),
         ({"paths": ["text.tar"]}, DatasetError, "tar"),
         ({"fix_duplicates": True}, UsageError, "does not change shards"),
         ({"media_filter": object()}, UsageError, "reads no media facts"),

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from wdsctl.core.dataset.location import ENERGON_INFO_FILES, ENERGON_META_FOLDER, locate
-from wdsctl.core.dataset.shard_names import expand_braces
+from wdsctl.core.dataset.location import ENERGON_INFO_FILES, ENERGON_META_FOLDER, locate, shell_command
+from wdsctl.core.dataset.shard_names import COMPRESSED_TAR_SUFFIXES, expand_braces
 from wdsctl.core.energon.meta import JSONL_INDEX_SUFFIX
 from wdsctl.core.energon.split_yaml import collapse_ranges, format_split_yaml
 from wdsctl.core.errors import DatasetError, InputError, UsageError, translate_os_errors
@@ -125,6 +125,11 @@ def _scan(
     root: str, names: Sequence[str], threads: int, progress_fn: Callable[[Iterator[Any], int], Iterator[Any]] | None
 ) -> tuple[dict[str, int], set[str]]:
     """Samples by shard, and the names of all parts."""
+    compressed = next((name for name in names if name.lower().endswith(COMPRESSED_TAR_SUFFIXES)), None)
+    if compressed is not None:
+        hint = f"copy the shards: {shell_command('convert', root, 'DEST')} writes plain ones, which you can prepare"
+        where = os.path.join(root, compressed)
+        raise InputError("a compressed shard has no random access", where=where, hint=hint, code="WDS113")
     shards = {shard.path: shard for shard in some_shards(root, names)}
     missing = next((name for name in names if name not in shards), None)
     if missing is not None or not names:
