@@ -62,6 +62,12 @@ class OpenFolder(NamedTuple):
             )
 
 
+def user_data_folder() -> str:
+    """The folder of this user's catalogs of other roots, among them the mirrors of published catalogs."""
+    data = os.environ.get("XDG_DATA_HOME") or os.path.join(os.path.expanduser("~"), ".local", "share")
+    return os.path.join(os.path.realpath(data), "wdsctl")
+
+
 def resolve_parent(path: str) -> str:
     """Resolve the folder of a path that the user named, links included, and keep the last name.
 

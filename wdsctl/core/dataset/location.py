@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from wdsctl.core.dataset.shard_names import TAR_SUFFIX, is_jsonl_name, split_file_root, unpack_command
-from wdsctl.core.directories import link_error
+from wdsctl.core.directories import link_error, user_data_folder
 from wdsctl.core.errors import InputError, PermissionDenied, UsageError, translate_os_errors
 from wdsctl.core.files import not_regular_error, remove_file
 from wdsctl.core.progress import Progress
@@ -121,7 +121,7 @@ class DatasetLocation:
     def is_unprepared_tar(self) -> bool:
         """Whether the dataset is one tar without a catalog beside it: its catalog is in the user's data folder."""
         return self.single_file.lower().endswith(TAR_SUFFIX) and self.meta == os.path.join(
-            _user_data_folder(), _catalog_folder_name(self.path)
+            user_data_folder(), _catalog_folder_name(self.path)
         )
 
     @property
@@ -197,7 +197,7 @@ def locate(root: str, catalog: str | None = None, *, writing: bool = False, real
         _check_meta_folder(inside)
     if not is_lone_tar and os.access(inside.meta if os.path.isdir(inside.meta) else root, os.W_OK | os.X_OK):
         return inside
-    own = DatasetLocation(root, os.path.join(_user_data_folder(), _catalog_folder_name(path)), single_file, real_root)
+    own = DatasetLocation(root, os.path.join(user_data_folder(), _catalog_folder_name(path)), single_file, real_root)
     if is_lone_tar or os.path.exists(own.catalog):
         return own
     if writing and os.path.exists(inside.catalog):
@@ -244,7 +244,7 @@ def _locate_url(root: str, catalog: str | None) -> DatasetLocation:
         return _check_meta_folder(
             DatasetLocation(root, os.path.join(_resolve_catalog_folder(shared), name), single_file)
         )
-    meta = os.path.join(_user_data_folder(), name)
+    meta = os.path.join(user_data_folder(), name)
     # A tar is probably a shard of a dataset, which is not to get a second catalog. A signature is that of one object.
     if single_file.lower().endswith(TAR_SUFFIX) or is_signed(root):
         return DatasetLocation(root, meta, single_file)
@@ -364,11 +364,6 @@ def _resolve_catalog_folder(folder: str) -> str:
             hint="pass a folder: `--catalog DIR`",
         )
     return os.path.realpath(os.path.expanduser(folder))
-
-
-def _user_data_folder() -> str:
-    data = os.environ.get("XDG_DATA_HOME") or os.path.join(os.path.expanduser("~"), ".local", "share")
-    return os.path.join(os.path.realpath(data), "wdsctl")
 
 
 def _catalog_folder_name(root: str, identity: str = "") -> str:

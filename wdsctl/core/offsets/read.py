@@ -113,8 +113,10 @@ class Offsets:
         """The file as one that was fetched in part; None for a whole file, which has a length of its own."""
         if len(self._map) % (CHECKSUM_BLOCK_BYTES + 8) != PARTIAL_SUFFIX_BYTES:
             return None
-        from wdsctl.core.remote_catalogs.ranges import PartialFile  # local datasets have no such files
+        from wdsctl.core.remote_catalogs.ranges import PartialFile, is_mirror  # local datasets have no such files
 
+        if not is_mirror(os.path.dirname(self._path)):
+            raise offsets_error(self._path, "damaged")
         whole = memoryview(self._map)
         partial = PartialFile(self._path, whole)
         self._map = whole[: partial.size]

@@ -18,6 +18,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
+from wdsctl.core.directories import user_data_folder
 from wdsctl.core.errors import CatalogError, translate_os_errors
 from wdsctl.core.files import MALFORMED_ERRORS, make_folder, open_without_links, remove_file, write_pieces
 from wdsctl.core.json_text import read_json
@@ -38,6 +39,14 @@ _URLS: dict[str, str] = {}
 def remember_url(folder: str, url: str) -> None:
     """Let this process, and its forks, fetch ranges for the mirror in `folder` with the user's own URL."""
     _URLS[folder] = url
+
+
+def is_mirror(folder: str) -> bool:
+    """Whether a folder is the mirror of a URL that this process, or an earlier one of this user, has located.
+
+    Only the notes in such a folder name URLs: a dataset may have the same files from anyone.
+    """
+    return folder in _URLS or os.path.dirname(folder) == user_data_folder()
 
 
 def is_fetched_in_part(file: PublishedFile) -> bool:
@@ -76,7 +85,7 @@ def forget_ranges(mirror: Mirror, files: Iterable[PublishedFile]) -> None:
 
 
 class PartialFile:
-    """The partial file at `path`, of which `data` is the map. Works after a fork.
+    """The partial file at `path`, in a mirror, of which `data` is the map. Works after a fork.
 
     Raises CatalogError WDS302 if the file, or what is noted about it, is damaged.
     """
