@@ -16,7 +16,7 @@ import stat
 from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 from stat import S_ISDIR, S_ISREG
-from typing import IO, Protocol
+from typing import BinaryIO, Protocol
 from urllib.parse import unquote
 
 from wdsctl.core.errors import PermissionDenied, StorageError, UsageError
@@ -74,7 +74,7 @@ def open_beneath(path: str, roots: Collection[str]) -> int:
         raise
 
 
-def open_file_beneath(path: str, roots: Collection[str]) -> IO[bytes]:
+def open_file_beneath(path: str, roots: Collection[str]) -> BinaryIO:
     """Open a file like `open_beneath`, as an unbuffered file object."""
     return open(open_beneath(path, roots), "rb", buffering=0)
 
@@ -146,10 +146,10 @@ def check_store(reference: str, root: str, where: str) -> None:
 
 
 def _url_beneath(target: str, root: str) -> bool:
-    """Whether a URL continues `root` without `..` and without another fsspec layer (`::`)."""
+    """Whether a URL is `root`, which ends in a slash, or continues it without `..` and another fsspec layer (`::`)."""
     rest = target[len(root) :]
     turns = any(unquote(piece) == ".." for piece in rest.replace("\\", "/").split("/"))
-    return target.startswith(root) and not turns and "::" not in rest
+    return f"{target}/".startswith(root) and not turns and "::" not in rest
 
 
 def outside_error(path: str, real: str, roots: Iterable[str]) -> PermissionDenied:

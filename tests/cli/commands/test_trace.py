@@ -8,6 +8,7 @@ import pytest
 from tests.build import some_shards
 from tests.cli.conftest import Wdsctl
 from wdsctl.core.index.index import index
+from wdsctl.core.safe_open import ALLOW_PATH_VARIABLE
 from wdsctl.core.trace import SourceFacts, TraceWriter
 
 
@@ -19,8 +20,9 @@ def cats(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def traces(tmp_path: Path, cats: str) -> Path:
+def traces(tmp_path: Path, cats: str, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Traces of one rank: three steps of two samples."""
+    monkeypatch.setenv(ALLOW_PATH_VARIABLE, cats)
     folder = tmp_path / "traces"
     writer = TraceWriter(str(folder), 0, 1, [SourceFacts(0, cats, "", 1, "")], run={})
     for number in range(3):

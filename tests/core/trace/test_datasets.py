@@ -20,8 +20,13 @@ from wdsctl.core.trace import SourceFacts
 from wdsctl.core.trace.datasets import MovedRoots, TracedDataset, TracedDatasets, parse_moved_roots
 
 
+def unmoved(root: str) -> MovedRoots:
+    """The datasets of a trace that is beside the dataset."""
+    return MovedRoots({}, os.path.dirname(root))
+
+
 def open_dataset(root: str, **facts: Any) -> TracedDataset:
-    dataset = TracedDatasets(MovedRoots({})).open(a_source(root=root, **facts))
+    dataset = TracedDatasets(unmoved(root)).open(a_source(root=root, **facts))
     assert isinstance(dataset, TracedDataset), dataset
     return dataset
 
@@ -88,22 +93,22 @@ def test_missing_generation_is_read_from_current_one(root: str) -> None:
 def test_changed_split_is_detected(root: str) -> None:
     split_by_ratios(root, parse_split_shares("2,1"), by="shard")
     facts = source_of_split(root, "train")
-    datasets = TracedDatasets(MovedRoots({}))
+    datasets = TracedDatasets(unmoved(root))
     assert isinstance(datasets.open(facts), TracedDataset)
     assert not datasets.open(facts).has_other_samples  # type: ignore[union-attr]
 
     split_by_ratios(root, parse_split_shares("1,2"), by="shard", may_move=True)
-    assert TracedDatasets(MovedRoots({})).open(facts).has_other_samples  # type: ignore[union-attr]
+    assert TracedDatasets(unmoved(root)).open(facts).has_other_samples  # type: ignore[union-attr]
 
 
 def test_missing_dataset_hints_at_root_option(root: str, tmp_path: Path) -> None:
     shutil.move(root, tmp_path / "moved")
-    error = TracedDatasets(MovedRoots({})).open(a_source(root=root))
+    error = TracedDatasets(unmoved(root)).open(a_source(root=root))
     assert isinstance(error, WdsctlError)
     assert (error.code, error.where) == ("WDS543", root)
     assert f"--root {root}=NEW" in error.hint
 
-    moved_dataset = TracedDatasets(parse_moved_roots([f"{root}={tmp_path / 'moved'}"], [root])).open(
+    moved_dataset = TracedDatasets(parse_moved_roots([f"{root}={tmp_path / 'moved'}"], [root], "/traces")).open(
         a_source(root=root)
     )
     assert isinstance(moved_dataset, TracedDataset)
@@ -111,7 +116,7 @@ def test_missing_dataset_hints_at_root_option(root: str, tmp_path: Path) -> None
 
 def test_missing_catalog_is_reported(root: str) -> None:
     shutil.rmtree(os.path.join(root, ".wdsctl"))
-    error = TracedDatasets(MovedRoots({})).open(a_source(root=root))
+    error = TracedDatasets(unmoved(root)).open(a_source(root=root))
     assert isinstance(error, WdsctlError)
     assert "no catalog" in error.message
 
@@ -131,19 +136,19 @@ def test_catalog_named_by_trace_is_used(root: str, tmp_path: Path) -> None:
     ],
 )
 def test_parse_moved_roots_splits_at_datasets_of_trace(word: str, folders: dict[str, str]) -> None:
-    assert parse_moved_roots([word], ["/data/cats", "s3://b/day=3"]).new_roots == folders
+    assert parse_moved_roots([word], ["/data/cats", "s3://b/day=3"], "/traces").new_roots == folders
 
 
 @pytest.mark.parametrize("word", ["/dat=/new", "/data/cats", "/data/cats=", "=/new", "/elsewhere=/new"])
 def test_parse_moved_roots_refuses_roots_not_in_trace(word: str) -> None:
     with pytest.raises(UsageError, match="expected a dataset of the trace") as error:
-        parse_moved_roots([word], ["/data/cats"])
+        parse_moved_roots([word], ["/data/cats"], "/traces")
     assert "/data/cats" in error.value.hint
 
 
 def test_moved_folder_moves_only_datasets_below_it(tmp_path: Path) -> None:
     (tmp_path / "cats").mkdir()
-    moved = MovedRoots({"/data/": str(tmp_path)})
+    moved = MovedRoots({"/data/": str(tmp_path)}, "/database")
     assert moved.locate(a_source(root="/data/cats")).root == str(tmp_path / "cats")
     with pytest.raises(WdsctlError, match="does not exist"):
         moved.locate(a_source(root="/database/cats"))
@@ -153,7 +158,7 @@ def test_parse_moved_roots_accepts_relative_paths(tmp_path: Path, monkeypatch: p
     monkeypatch.chdir(tmp_path)
     known = [str(tmp_path / "cats"), "s3://b/dogs"]
 
-    assert parse_moved_roots(["cats=/new"], known).new_roots == {known[0]: "/new"}
-    assert parse_moved_roots([".=/new"], known).new_roots == {str(tmp_path): "/new"}
+    assert parse_moved_roots(["cats=/new"], known, "/traces").new_roots == {known[0]: "/new"}
+    assert parse_moved_roots([".=/new"], known, "/traces").new_roots == {str(tmp_path): "/new"}
     with pytest.raises(UsageError):
-        parse_moved_roots(["dogs=/new"], known)
+        parse_moved_roots(["dogs=/new"], known, "/traces")

@@ -12,10 +12,16 @@ from tests.build import a_shard, rewrite_shard, samples, some_shards
 from tests.core.traces import a_source, a_writer
 from wdsctl.core.errors import InputError, UsageError
 from wdsctl.core.index.index import index
+from wdsctl.core.safe_open import ALLOW_PATH_VARIABLE
 from wdsctl.core.trace import SourceFacts
 from wdsctl.core.trace.trace import TraceOptions, TraceReport, query_trace
 
 STEPS, WORLD, BATCH = 6, 2, 3
+
+
+@pytest.fixture(autouse=True)
+def _allowed_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(ALLOW_PATH_VARIABLE, str(tmp_path))
 
 
 @pytest.fixture
@@ -35,8 +41,9 @@ def dogs(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def traces(tmp_path: Path, cats: str, dogs: str) -> str:
+def traces(tmp_path: Path, cats: str, dogs: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """Two ranks; batch n has the cats 3n, 3n + 1 and so on, modulo 20, and the first dog as its last sample."""
+    monkeypatch.setenv(ALLOW_PATH_VARIABLE, f"{tmp_path},{cats},{dogs}")
     return a_trace(tmp_path / "traces", [a_source(0, cats), a_source(1, dogs)])
 
 

@@ -30,6 +30,7 @@ Examples:
   wdsctl trace traces/ --step 7 --root /old/data=/new/data
 
 \b
+A trace is data: pass `--allow-path DIR` if its datasets are outside FOLDER.
 `get_train_dataset(..., trace="FOLDER")` writes traces. `ban=[...]` takes the
 `restore_key` that --json prints. Exits with 3 if nothing is found, and with 5
 if the answer is incomplete (a damaged file, a missing dataset).

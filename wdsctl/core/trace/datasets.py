@@ -15,9 +15,11 @@ from wdsctl.core.dataset.location import DatasetLocation, locate
 from wdsctl.core.errors import InputError, UsageError, WdsctlError
 from wdsctl.core.offsets.bounds import ShardEntry
 from wdsctl.core.offsets.read import Offsets
+from wdsctl.core.safe_open import check_store
 from wdsctl.core.samples.naming import INDEX_BITS
 from wdsctl.core.storage.storage import FileRange
 from wdsctl.core.trace.format import SourceFacts
+from wdsctl.core.urls import is_url
 
 _SEARCH_ROWS = 1 << 20  # rows per block of a key search
 
@@ -122,23 +124,36 @@ class TracedDatasets:
 
 @dataclass(frozen=True, slots=True)
 class MovedRoots:
-    """Maps the paths of datasets in the trace to their current folders or URLs."""
+    """Maps the paths of datasets in the trace to their current folders or URLs.
+
+    `folder`: the folder or URL of the trace. A trace is data: the datasets that it names lie in this folder, in one
+    that the user allows, or where the user says that they are.
+    """
 
     new_roots: Mapping[str, str]
+    folder: str
 
     def locate(self, facts: SourceFacts) -> DatasetLocation:
-        root, catalog = self._current_path(facts.root), self._current_path(facts.catalog)
-        return locate(root, catalog if facts.catalog and os.path.isdir(catalog) else None)
+        """Locate the dataset. Raises PermissionDenied WDS409 if the trace may not name it, and what `locate` raises."""
+        root = self._current_path(facts.root)
+        catalog = self._current_path(facts.catalog) if facts.catalog else ""
+        return locate(root, catalog if catalog and os.path.isdir(catalog) else None)
 
     def _current_path(self, path: str) -> str:
         for old, new in self.new_roots.items():
-            if path == old or path.startswith(old.rstrip("/") + "/"):
-                return new.rstrip("/") + path[len(old.rstrip("/")) :]
+            below = path[len(old.rstrip("/")) :]
+            if path == old:
+                return new.rstrip("/") + below
+            if path.startswith(old.rstrip("/") + "/"):
+                moved = new.rstrip("/") + below
+                check_store(moved, os.path.abspath(new) if not is_url(new) else new, "")
+                return moved
+        check_store(path, self.folder, "")
         return path
 
 
-def parse_moved_roots(options: list[str], known_paths: list[str]) -> MovedRoots:
-    """Parse options OLD=NEW. OLD is a dataset of the trace, its catalog, or a folder above.
+def parse_moved_roots(options: list[str], known_paths: list[str], folder: str) -> MovedRoots:
+    """Parse options OLD=NEW of a trace in `folder`. OLD is a dataset of the trace, its catalog, or a folder above.
 
     The trace has absolute paths; OLD may also be relative to the working directory, as messages show it. Paths may
     contain `=`. Raises UsageError if the trace has no such dataset.
@@ -155,7 +170,7 @@ def parse_moved_roots(options: list[str], known_paths: list[str]) -> MovedRoots:
             )
         cut, old = named[-1]
         folders[old] = word[cut + 1 :]
-    return MovedRoots(folders)
+    return MovedRoots(folders, folder if is_url(folder) else os.path.abspath(folder))
 
 
 def _match_root(text: str, known_paths: list[str]) -> str:

@@ -232,9 +232,9 @@ def run_facts_from_json(data: bytes) -> RunFacts:
     content = read_json(data.decode("utf-8", "surrogateescape"))
     if content["version"] > TRACE_VERSION:
         raise NewerTraceError(f"it has version {content['version']}, but this wdsctl reads version {TRACE_VERSION}")
-    if type(content["world"]) is not int or content["world"] < 1:
+    if content["world"] < 1:
         raise ValueError
-    return RunFacts(
+    facts = RunFacts(
         rank=content["rank"],
         world=content["world"],
         started=content["started"],
@@ -242,3 +242,11 @@ def run_facts_from_json(data: bytes) -> RunFacts:
         run=content["run"],
         wdsctl=content["wdsctl"],
     )
+    numbers = [facts.rank, facts.world, facts.started]
+    texts = [facts.wdsctl]
+    for source in facts.sources:
+        numbers += source.number, source.generation
+        texts += source.root, source.split, source.digest, source.catalog
+    if {*map(type, numbers)} != {int} or {*map(type, texts)} != {str}:
+        raise TypeError
+    return facts

@@ -30,6 +30,7 @@ import numpy as np
 
 from wdsctl.core.array_types import Int64Array
 from wdsctl.core.errors import InputError, translate_os_errors
+from wdsctl.core.safe_open import open_file_beneath
 from wdsctl.core.trace.format import (
     FRAME_HEAD_BYTES,
     FRAME_MAGIC,
@@ -82,7 +83,7 @@ class TraceFile:
 
 def open_trace_file(path: str) -> TraceFile | Flaw:
     """Read the header and the heads of all blocks; return the file, or the flaw if the header is unusable."""
-    with translate_os_errors(path, "read"), open(path, "rb", buffering=0) as file:
+    with translate_os_errors(path, "read"), open_file_beneath(path, (os.path.dirname(path),)) as file:
         size = os.fstat(file.fileno()).st_size
         facts = _facts(file, path, size)
         if isinstance(facts, Flaw):
@@ -95,7 +96,8 @@ def open_trace_file(path: str) -> TraceFile | Flaw:
 
 def read_block(file: TraceFile, byte_offset: int) -> TraceBlock | Flaw:
     """Read the block whose head is at `byte_offset`; return the block, or the flaw if it is damaged."""
-    with translate_os_errors(file.path, "read"), open(file.path, "rb", buffering=0) as handle:
+    folder = os.path.dirname(file.path)
+    with translate_os_errors(file.path, "read"), open_file_beneath(file.path, (folder,)) as handle:
         handle.seek(byte_offset)
         head = parse_head(handle.read(FRAME_HEAD_BYTES))
         block = None if head is None else decode_block(head, handle.read(head.length))

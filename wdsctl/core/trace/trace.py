@@ -179,7 +179,7 @@ def query_trace(folder: str, options: TraceOptions) -> TraceReport:
     found = read_trace(folder)
     sources = _sources(found)
     known_paths = dict.fromkeys(path for source in sources for path in (source.root, source.catalog) if path)
-    lines = SampleResolver(TracedDatasets(parse_moved_roots(list(options.roots), list(known_paths))))
+    lines = SampleResolver(TracedDatasets(parse_moved_roots(list(options.roots), list(known_paths), folder)))
     batches = _batches(found, options)
     seen = (
         _find_seen(found, options, lines.datasets) if options.key is not None or options.sample_id is not None else None

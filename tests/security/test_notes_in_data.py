@@ -1,0 +1,163 @@
+"""Notes that wdsctl itself writes are data where they lie in data: they name no URLs, no files elsewhere, no code."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.build import some_shards
+from tests.core.traces import a_source, a_writer
+from wdsctl.core.errors import CatalogError, WdsctlError
+from wdsctl.core.index.index import index
+from wdsctl.core.offsets.read import Offsets
+from wdsctl.core.remote_catalogs import ranges
+from wdsctl.core.safe_open import ALLOW_PATH_VARIABLE, check_store
+from wdsctl.core.trace import SourceFacts
+from wdsctl.core.trace.format import RunFacts, encode_preamble, run_facts_to_json
+from wdsctl.core.trace.read import Flaw, open_trace_file
+from wdsctl.core.trace.trace import TraceOptions, query_trace
+
+
+@pytest.fixture
+def indexed(tmp_path: Path) -> str:
+    root = some_shards(tmp_path / "cats", 1)
+    index(root)
+    return root
+
+
+def note_partial_offsets(meta: Path, url: str) -> Path:
+    """Turn an offsets file into one that a mirror of `url` has fetched in part."""
+    path = meta / "offsets-1.bin"
+    data = path.read_bytes()
+    digest = hashlib.sha256(data)
+    notes = meta / ".published" / "ranges"
+    notes.mkdir(parents=True)
+    path.write_bytes(bytes(len(data)) + b"WDSPART\n" + digest.digest())
+    (notes / digest.hexdigest()).write_bytes(b"\0")
+    facts = {"url": url, "name": path.name, "size": len(data)}
+    (notes / f"{digest.hexdigest()}.json").write_text(json.dumps(facts))
+    return path
+
+
+def test_partial_offsets_file_in_dataset_names_no_url(indexed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(ranges, "CatalogStore", opened.append)
+    path = note_partial_offsets(Path(indexed, ".wdsctl"), "http://127.0.0.1:9/internal")
+
+    with pytest.raises(CatalogError, match="the offsets file is damaged") as error:
+        Offsets(str(path))
+
+    assert opened == []
+    assert "index" in error.value.hint
+    index(indexed)
+    assert Offsets(str(path)).samples == 5
+
+
+def trace_of(folder: Path, source: SourceFacts) -> str:
+    writer = a_writer(folder, sources=[source])
+    writer.add(0, [(0, 0, 1 << 28)])
+    writer.close()
+    return str(folder)
+
+
+def test_trace_opens_no_dataset_outside_its_folder(tmp_path: Path, indexed: str) -> None:
+    folder = trace_of(tmp_path / "traces", a_source(root=indexed))
+
+    report = query_trace(folder, TraceOptions(step=0, out=str(tmp_path / "out")))
+
+    [finding] = report.findings
+    assert (finding.code, report.written) == ("WDS543", ())
+    assert f"--allow-path {indexed}" in finding.message
+
+
+@pytest.mark.parametrize("root", ["http://127.0.0.1:9/internal", "s3://bucket/private", "file:///etc", "."])
+def test_trace_connects_to_no_url_and_opens_no_other_folder(
+    tmp_path: Path, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wdsctl.core.trace.datasets.locate", pytest.fail)
+    folder = trace_of(tmp_path / "traces", a_source(root=root))
+
+    [finding] = query_trace(folder, TraceOptions(step=0)).findings
+
+    assert finding.code == "WDS543"
+
+
+def test_trace_names_no_catalog_outside_its_folder(
+    tmp_path: Path, indexed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = some_shards(tmp_path / "other", 1)
+    index(other)
+    monkeypatch.setenv(ALLOW_PATH_VARIABLE, indexed)
+    folder = trace_of(tmp_path / "traces", a_source(root=indexed, catalog=os.path.join(other, ".wdsctl")))
+
+    [finding] = query_trace(folder, TraceOptions(step=0)).findings
+
+    assert (finding.code, finding.count) == ("WDS543", 1)
+
+
+def test_trace_opens_allowed_moved_and_enclosed_datasets(
+    tmp_path: Path, indexed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = trace_of(tmp_path / "traces", a_source(root=indexed))
+    assert query_trace(folder, TraceOptions(step=0, roots=(f"{indexed}={indexed}",))).findings == ()
+
+    monkeypatch.setenv(ALLOW_PATH_VARIABLE, indexed)
+    assert query_trace(folder, TraceOptions(step=0)).findings == ()
+
+    monkeypatch.delenv(ALLOW_PATH_VARIABLE)
+    assert query_trace(trace_of(tmp_path, a_source(root=indexed)), TraceOptions(step=0)).findings == ()
+
+
+def test_moved_dataset_stays_below_its_new_folder(tmp_path: Path, indexed: str) -> None:
+    (tmp_path / "new").mkdir()
+    folder = trace_of(tmp_path / "traces", a_source(root=f"/data/../{os.path.basename(indexed)}"))
+
+    [finding] = query_trace(folder, TraceOptions(step=0, roots=(f"/data={tmp_path / 'new'}",))).findings
+
+    assert "leads out of" in finding.message
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_trace_file_that_is_link_or_pipe_is_refused(tmp_path: Path, kind: str) -> None:
+    folder = tmp_path / "traces"
+    folder.mkdir()
+    path = folder / "rank-00000-1.trace"
+    if kind == "link":
+        (tmp_path / "private").write_bytes(b"private")
+        path.symlink_to(tmp_path / "private")
+    else:
+        os.mkfifo(path)
+
+    with pytest.raises(WdsctlError):
+        query_trace(str(folder), TraceOptions())
+
+
+@pytest.mark.parametrize(
+    "facts", [{"generation": "/../../private"}, {"root": 5}, {"split": None}, {"catalog": ["/"]}, {"digest": 1}]
+)
+def test_trace_with_facts_of_other_types_is_damaged(tmp_path: Path, facts: dict[str, object]) -> None:
+    path = tmp_path / "rank-00000-1.trace"
+    good = run_facts_to_json(RunFacts(rank=0, world=1, started=1, sources=(a_source(),)))
+    content = json.loads(good)
+    content["sources"][0] |= facts
+    path.write_bytes(encode_preamble(json.dumps(content).encode()))
+
+    flaw = open_trace_file(str(path))
+
+    assert isinstance(flaw, Flaw)
+    assert flaw.kind == "damaged"
+
+
+def test_url_is_allowed_as_the_hint_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(WdsctlError) as error:
+        check_store("s3://bucket/images", "/data", "dataset.yaml")
+    assert "`--allow-path s3://bucket/images`" in error.value.hint
+
+    monkeypatch.setenv(ALLOW_PATH_VARIABLE, "s3://bucket/images")
+    check_store("s3://bucket/images", "/data", "dataset.yaml")
+    with pytest.raises(WdsctlError):
+        check_store("s3://bucket/images2", "/data", "dataset.yaml")
