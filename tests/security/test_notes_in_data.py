@@ -5,15 +5,20 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.build import some_shards
 from tests.core.traces import a_source, a_writer
-from wdsctl.core.errors import CatalogError, WdsctlError
+from wdsctl.core.errors import CatalogError, UsageError, WdsctlError
+from wdsctl.core.executors.array_job import merge_job, plan_job, report_job
+from wdsctl.core.executors.array_task import run_task
+from wdsctl.core.executors.job_folder import JOB_FILE, Job
 from wdsctl.core.index.index import index
 from wdsctl.core.offsets.read import Offsets
+from wdsctl.core.progress import SilentProgress
 from wdsctl.core.remote_catalogs import ranges
 from wdsctl.core.safe_open import ALLOW_PATH_VARIABLE, check_store
 from wdsctl.core.trace import SourceFacts
@@ -161,3 +166,76 @@ def test_url_is_allowed_as_the_hint_names_it(monkeypatch: pytest.MonkeyPatch) ->
     check_store("s3://bucket/images", "/data", "dataset.yaml")
     with pytest.raises(WdsctlError):
         check_store("s3://bucket/images2", "/data", "dataset.yaml")
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    """The folder of a job whose command may not run."""
+    folder = tmp_path / "job"
+    folder.mkdir(mode=0o700)
+    Job(str(folder), ("index", "ROOT"), str(tmp_path), 5).save()
+    os.chmod(folder / JOB_FILE, 0o600)
+    return folder
+
+
+def refuse_command(arguments: Sequence[str]) -> int:
+    raise AssertionError(arguments)
+
+
+def assert_job_is_refused(folder: Path, message: str) -> None:
+    for call in (
+        lambda: merge_job(str(folder), refuse_command),
+        lambda: plan_job(str(folder), (), refuse_command),
+        lambda: plan_job(str(folder), ("index", "ROOT"), refuse_command),
+        lambda: run_task(str(folder), 0),
+        lambda: report_job(str(folder)),
+    ):
+        with pytest.raises(CatalogError, match=message) as error:
+            call()
+        assert error.value.code == "WDS450"
+
+
+def test_job_folder_of_other_user_is_refused(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if os.geteuid() == 0:
+        os.chown(job / JOB_FILE, 54321, -1)  # root may change everything anyway
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+
+    assert_job_is_refused(job, "belongs to another user")
+
+    monkeypatch.setenv(ALLOW_PATH_VARIABLE, str(job))
+    assert plan_job(str(job), (), lambda _: 0) == 0
+
+
+@pytest.mark.parametrize("name", ["", JOB_FILE])
+def test_job_folder_that_all_can_write_is_refused(job: Path, name: str) -> None:
+    (job / name).chmod(0o1777)
+
+    assert_job_is_refused(job, "all users can write")
+
+
+class _Notes(SilentProgress):
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, message: str) -> None:
+        self.notes.append(message)
+
+
+def test_job_folder_that_group_can_write_is_noted(job: Path) -> None:
+    notes = _Notes()
+    plan_job(str(job), (), lambda _: 2, progress=notes)
+    assert notes.notes == []
+
+    job.chmod(0o770)
+    plan_job(str(job), (), lambda _: 2, progress=notes)
+    [note] = notes.notes
+    assert "group" in note
+
+
+def test_job_with_absurd_number_of_tasks_is_refused(job: Path, tmp_path: Path) -> None:
+    Job(str(job), ("index", "ROOT"), str(tmp_path), 10**9).save()
+    assert_job_is_refused(job, "damaged")
+
+    with pytest.raises(UsageError, match="at most 100,000 tasks"):
+        plan_job(str(tmp_path / "new"), ("index", "ROOT"), refuse_command, tasks=10**9)
+    assert not (tmp_path / "new").exists()

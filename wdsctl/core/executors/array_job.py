@@ -24,10 +24,12 @@ from wdsctl.core.dataset.lock import hold_lock
 from wdsctl.core.errors import InputError, UsageError, WdsctlError, translate_os_errors
 from wdsctl.core.executors.job_folder import (
     JOB_FILE,
+    MAX_TASKS,
     Job,
     JobState,
     PlannedStage,
     check_command,
+    check_owner,
     read_job,
     read_mark,
     read_stage,
@@ -45,7 +47,7 @@ from wdsctl.core.json_text import encode_with_rows
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.records import LazySequence
 from wdsctl.core.safe_open import ALLOW_PATH_VARIABLE
-from wdsctl.core.text import pluralize
+from wdsctl.core.text import path_for_message, pluralize
 
 _SHOWN_UNITS = 3
 
@@ -104,6 +106,9 @@ def plan_job(
     command that has no units.
     """
     folder = os.path.abspath(folder)
+    if tasks and tasks > MAX_TASKS:
+        raise UsageError(f"a job has at most {MAX_TASKS:,} tasks, not {tasks:,}", hint="pass a smaller `--tasks`")
+    _note_group(folder, progress)
     exists = os.path.exists(os.path.join(folder, JOB_FILE))
     if arguments:
         check_command(arguments)
@@ -131,6 +136,12 @@ def plan_job(
         return _advance(job, None, run_command)
 
 
+def _note_group(folder: str, progress: Progress) -> None:
+    """Note that the users of a group can change the command. Raises what `check_owner` raises."""
+    if check_owner(folder):
+        progress.note(f"the users of a group can write to {path_for_message(folder)}, and change the command in it")
+
+
 def _check_same_folder(job: Job, arguments: Sequence[str]) -> None:
     """Raise UsageError if relative paths of the command mean other files here than those of the job."""
     here = os.getcwd()
@@ -150,6 +161,7 @@ def merge_job(folder: str, run_command: RunCommand, *, progress: Progress = SILE
     command have changed since the plan, CatalogError WDS304 during another merge.
     """
     job = read_job(folder)
+    _note_group(job.folder, progress)
     with hold_lock(job.lock, note=progress.note):
         job = read_job(folder)
         if job.state == "finished":

@@ -14,6 +14,8 @@ from __future__ import annotations
 import heapq
 import json
 import os
+import stat
+import sys
 from array import array
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -29,11 +31,13 @@ from wdsctl.core.job_results import ResultFolder, UnitNames
 from wdsctl.core.jobs import BatchLimits
 from wdsctl.core.json_text import read_json, read_with_rows
 from wdsctl.core.records import Records
+from wdsctl.core.safe_open import allow_path_hint, is_beneath
 from wdsctl.core.urls import redact_secrets
 from wdsctl.core.version import VERSION
 
 JOB_FORMAT = 1  # raise it when the files of a job folder change
 JOB_FILE = "job.json"
+MAX_TASKS = 100_000
 
 #: Commands whose work is in units, with the options under which it is not.
 SPLITTABLE_COMMANDS: Mapping[str, tuple[str, ...]] = {
@@ -165,8 +169,41 @@ def check_command(arguments: Sequence[str]) -> None:
         )
 
 
+def check_owner(folder: str) -> bool:
+    """Check who can change the job in a folder: `plan` and `merge` run the command in it.
+
+    Returns whether the users of a group can. Raises CatalogError WDS450 if it belongs to another user than this one
+    and root, or if all users can write to it, unless the user allows the folder with `--allow-path`.
+    """
+    group = False
+    for path in (folder, os.path.join(folder, JOB_FILE)):
+        with suppress(FileNotFoundError):
+            found = os.stat(path)
+            group = group or bool(found.st_mode & stat.S_IWGRP)
+            problem = (
+                "the job folder belongs to another user"
+                if found.st_uid not in (os.geteuid(), 0)
+                else "all users can write to the job folder"
+                if found.st_mode & stat.S_IWOTH
+                else ""
+            )
+            if problem and not is_beneath(folder, ()):
+                raise CatalogError(
+                    f"{problem}, and the folder says which command runs",
+                    where=path,
+                    hint=f"plan the command again in a folder of your own; or if you trust all who can write to it, "
+                    f"{allow_path_hint(folder)}",
+                    code="WDS450",
+                )
+    return group
+
+
 def read_job(folder: str) -> Job:
-    """Read the job in a folder. Raises InputError if there is none, CatalogError WDS450 for that of another version."""
+    """Read the job in a folder.
+
+    Raises InputError if there is none; CatalogError WDS450 for that of another version, for a damaged one, and for one
+    that other users can change.
+    """
     folder = os.path.abspath(folder)
     path = os.path.join(folder, JOB_FILE)
     if not os.path.exists(path):
@@ -175,6 +212,7 @@ def read_job(folder: str) -> Job:
             where=folder,
             hint="plan a job first: `wdsctl job plan FOLDER --tasks 8 -- index ROOT`",
         )
+    check_owner(folder)
     facts = _read_json(path)
     try:
         if facts["format"] != JOB_FORMAT or facts["version"] != VERSION:
@@ -188,7 +226,7 @@ def read_job(folder: str) -> Job:
             folder,
             tuple(map(str, facts["arguments"])),
             str(facts["working_folder"]),
-            _count(facts["tasks"]),
+            _count(facts["tasks"], MAX_TASKS),
             _count(facts["stage"]),
             "finished" if facts["state"] == "finished" else "planned",
             str(facts["allowed_paths"]),
@@ -307,7 +345,7 @@ def _damaged_error(path: str) -> CatalogError:
     )
 
 
-def _count(number: Any) -> int:
-    if type(number) is not int or number < 0:
+def _count(number: Any, limit: int = sys.maxsize) -> int:
+    if type(number) is not int or not 0 <= number <= limit:
         raise ValueError(number)
     return number
