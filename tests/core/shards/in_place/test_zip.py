@@ -29,6 +29,14 @@ def test_zip_entries_with_one_key_are_one_sample(tmp_path: Path) -> None:
     assert {each.code for each in scan_path(path).findings} == {"WDS110", "WDS112"}
 
 
+def test_zip_with_other_name_in_local_header_is_damaged(tmp_path: Path) -> None:
+    path = write_zip(tmp_path / "x.zip", {"1.txt": b"text", "2.txt": b"more"})
+    data = Path(path).read_bytes()
+    Path(path).write_bytes(data.replace(b"2.txt", b"2.jpg", 1))
+
+    assert "'2.txt' and its local header differ" in scan_error(Path(path))[1]
+
+
 def test_zip_local_header_extra_field_shifts_data(tmp_path: Path) -> None:
     path = tmp_path / "x.zip"
     with zipfile.ZipFile(path, "w") as archive:

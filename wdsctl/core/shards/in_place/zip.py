@@ -21,7 +21,7 @@ from wdsctl.core.array_types import Int64Array
 from wdsctl.core.errors import Finding, Severity
 from wdsctl.core.samples.naming import split_name
 from wdsctl.core.shards.in_place.errors import damaged, unsupported
-from wdsctl.core.shards.in_place.ranges import read_rows
+from wdsctl.core.shards.in_place.ranges import read_values
 from wdsctl.core.shards.readers import ReadBytes
 from wdsctl.core.shards.shard_scan import ShardScan
 from wdsctl.core.shards.tar_findings import duplicate_findings
@@ -50,13 +50,13 @@ _MAX_U16, _MAX_U32 = (1 << 16) - 1, (1 << 32) - 1
 
 
 class ZipEntry(NamedTuple):
-    """`name_bytes`: length of the stored name. `header`: offset of the local header."""
+    """`stored_name`: the bytes of the name. `header`: offset of the local header."""
 
     name: str
     size: int
     crc32: int
     header: int
-    name_bytes: int
+    stored_name: bytes
 
 
 def scan_zip(shard: str, read: ReadBytes, size: int) -> ShardScan:
@@ -234,7 +234,7 @@ def _parse_entry(data: bytes, at: int, directory: int) -> tuple[ZipEntry, int, s
         size, packed, header, disk = _zip64_sizes(extra, size, packed, header, disk, name)
     if disk:
         raise unsupported("the archive has several disks")
-    entry = ZipEntry(name, size, crc32, header, name_bytes)
+    entry = ZipEntry(name, size, crc32, header, raw)
     refusal = _entry_refusal(flags, method)
     if not refusal and packed != size:
         raise damaged(f"the entry {name!r} is stored, but has two sizes: {packed:,} and {size:,} bytes")
@@ -277,16 +277,21 @@ def _zip64_sizes(extra: bytes, size: int, packed: int, header: int, disk: int, n
 
 
 def _data_offsets(read: ReadBytes, entries: list[ZipEntry], directory: int) -> Int64Array:
-    """Where the data of each entry begin: after the local header, whose extra field may differ from the directory's."""
+    """Where the data of each entry begin: after the local header, whose extra field may differ from the directory's.
+
+    Its name may not: tools that read the one or the other would disagree about what the archive holds.
+    """
     headers = np.array([each.header for each in entries], np.int64)
     if not len(headers):
         return headers
-    local = read_rows(read, headers, _LOCAL_BYTES)
+    names = np.array([len(each.stored_name) for each in entries], np.int64)
+    found = list(read_values(read, headers, _LOCAL_BYTES + names))
+    local = np.frombuffer(b"".join(each[:_LOCAL_BYTES] for each in found), np.uint8).reshape(-1, _LOCAL_BYTES)
+    has_name = np.array([each.endswith(entry.stored_name) for each, entry in zip(found, entries, strict=True)])
     numbers = local[:, 26:30].copy().view("<u2").astype(np.int64)  # lengths of name and extra field
     methods = local[:, 8:10].copy().view("<u2").ravel()
-    names = np.array([each.name_bytes for each in entries], np.int64)
     is_header = (local[:, :4] == np.frombuffer(b"PK\3\4", np.uint8)).all(axis=1)
-    wrong = np.flatnonzero(~is_header | (methods != 0) | (numbers[:, 0] != names))
+    wrong = np.flatnonzero(~is_header | (methods != 0) | (numbers[:, 0] != names) | ~has_name)
     if len(wrong):
         raise damaged(f"the entry {entries[int(wrong[0])].name!r} and its local header differ")
     starts: Int64Array = headers + _LOCAL_BYTES + numbers.sum(axis=1)
