@@ -69,8 +69,8 @@ def test_pickle_that_claims_gigabytes_is_refused_cheaply(tmp_path: Path, data: b
 def test_read_torch_file_checks_size_before_decompression(tmp_path: Path) -> None:
     path = _write_torch_file(tmp_path, pickle.dumps({"a": bytes(80 << 20)}))
 
-    with _cost_limits(), pytest.raises(InputError, match="more than 67,108,864"):
-        read_torch_file(path)
+    with open(path, "rb") as file, _cost_limits(), pytest.raises(InputError, match="more than 67,108,864"):
+        read_torch_file(file, path)
 
 
 def test_attributes_set_by_pickle_on_containers_are_not_called(tmp_path: Path) -> None:

@@ -265,6 +265,11 @@ def open_without_links(path: str) -> int:
         return open_in(folder, name)
 
 
+def open_own(path: str) -> BinaryIO:
+    """Open a file of wdsctl's own for reading without following links, as a file object. Raises as `open_in`."""
+    return open(open_without_links(path), "rb")
+
+
 def not_regular_error(path: str) -> InputError:
     """Build the error for a pipe, a device or a folder in the place of a file."""
     return InputError(

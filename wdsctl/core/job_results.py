@@ -27,7 +27,7 @@ from wdsctl.core.files import (
     BytesLike,
     decode_checked,
     encode_checked,
-    open_without_links,
+    open_own,
     write_pieces,
 )
 from wdsctl.core.json_text import read_json
@@ -220,7 +220,7 @@ class ResultFile:
         return found
 
     def _open(self) -> BinaryIO:
-        return open(open_without_links(self.path), "rb")
+        return open_own(self.path)
 
 
 def _read_table(file: BinaryIO) -> list[tuple[str, int]]:

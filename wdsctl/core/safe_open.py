@@ -12,7 +12,6 @@ from __future__ import annotations
 import errno
 import os
 import shlex
-import stat
 from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 from stat import S_ISDIR, S_ISREG
@@ -77,6 +76,57 @@ def open_beneath(path: str, roots: Collection[str]) -> int:
 def open_file_beneath(path: str, roots: Collection[str]) -> BinaryIO:
     """Open a file like `open_beneath`, as an unbuffered file object."""
     return open(open_beneath(path, roots), "rb", buffering=0)
+
+
+def open_below(path: str, root: str) -> BinaryIO:
+    """Open a file in the folder `root` as `open_beneath` does, or the file `root` itself, which the user named."""
+    return open_named(path) if path == root else open(open_beneath(path, (root,)), "rb")
+
+
+def open_named(path: str) -> BinaryIO:
+    """Open a file that the user named as a whole, and not data. Links are followed.
+
+    Raises StorageError WDS404 for pipes, sockets and devices, and OSError.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # a socket
+            raise _not_regular_error(path) from error
+        raise
+    _check_regular(handle, path)
+    return open(handle, "rb")
+
+
+def name_source(path: str) -> None:
+    """Let `open_source` open files below a folder that the user named, or a file and those in its folder.
+
+    Lasts as long as the process, as what the user named does. Does nothing for a URL.
+    """
+    if is_url(path):
+        return
+    path = os.path.abspath(path)
+    if os.path.isdir(path):
+        _source_folders.add(path)
+    else:
+        _source_files.add(path)
+        _source_folders.add(os.path.dirname(path))
+
+
+def open_source(path: str) -> BinaryIO:
+    """Open a file of a source of `prepare` or `convert` that the user named (`name_source`).
+
+    A file of any other folder is opened if it is in this folder itself. Raises as `open_beneath`.
+    """
+    path = os.path.abspath(path)
+    if path in _source_files:
+        return open_named(path)
+    named = [folder for folder in _folders_above(path) if folder in _source_folders]
+    return open(open_beneath(path, (named[-1] if named else os.path.dirname(path),)), "rb")
+
+
+_source_folders: set[str] = set()
+_source_files: set[str] = set()
 
 
 class FolderOpener:
@@ -177,15 +227,28 @@ def _open_regular(base: str, names: list[str], path: str) -> int:
     folder = _open_folder_beneath(base, "/".join(names[:-1]))
     try:
         handle = os.open(names[-1], _FILE_FLAGS, dir_fd=folder)
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # a socket
+            raise _not_regular_error(path) from error
+        raise
     finally:
         os.close(folder)
+    _check_regular(handle, path)
+    return handle
+
+
+def _check_regular(handle: int, path: str) -> None:
+    """Close the descriptor, and raise an error, unless it is that of a regular file."""
     mode = os.fstat(handle).st_mode
     if not S_ISREG(mode):
         os.close(handle)
         if S_ISDIR(mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-        raise StorageError("not a regular file", where=path, hint="replace the path by a regular file")
-    return handle
+        raise _not_regular_error(path)
+
+
+def _not_regular_error(path: str) -> StorageError:
+    return StorageError("not a regular file", where=path, hint="replace the path by a regular file")
 
 
 def _open_folder_beneath(base: str, below: str) -> int:
@@ -246,17 +309,3 @@ def _folders_above(path: str) -> Iterable[str]:
     """Yield the folders that contain a path, the nearest first."""
     while path != (path := os.path.dirname(path)) and path:
         yield path
-
-
-def regular_file_opener(path: str, flags: int) -> int:
-    """The `opener` of `open` for files that data names. Raises OSError for pipes, sockets and devices."""
-    try:
-        handle = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        if error.errno == errno.ENXIO:  # a socket
-            raise OSError(errno.EINVAL, "not a regular file", path) from error
-        raise
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
-        os.close(handle)
-        raise OSError(errno.EINVAL, "not a regular file", path)
-    return handle

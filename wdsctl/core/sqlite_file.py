@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from wdsctl.core.directories import OpenFolder, link_error, open_folder
 from wdsctl.core.errors import InputError, StorageError, translate_os_errors
-from wdsctl.core.files import create_in, not_regular_error, write_pieces
+from wdsctl.core.files import create_in, not_regular_error, open_in, write_pieces
 
 _SIDE_FILE_SUFFIXES = ("-journal", "-wal", "-shm")
 _DESCRIPTORS_FOLDER = "/proc/self/fd"
@@ -49,12 +49,32 @@ def open_in_place(
             now = _stat_regular(folder, name)
             folder.check_in_place()
             if was is None or now is None or not os.path.samestat(was, now) or not _is_open_here(was):
-                raise StorageError(
-                    "another program replaced the file while wdsctl opened it",
-                    where=path,
-                    hint="run the same command again when no other program writes to the folder",
-                    code="WDS416",
-                )
+                raise _replaced_error(path)
+        except BaseException:  # also Ctrl-C: no other code has the connection yet
+            connection.close()
+            raise
+    return connection
+
+
+def open_immutable(path: str, *, timeout_seconds: float = 5.0, check_same_thread: bool = True) -> sqlite3.Connection:
+    """Connect to a file that nobody writes, to read it: without locks, side files and transactions of its own.
+
+    Raises InputError WDS415 for a link and WDS417 for a pipe or device, StorageError WDS416 if another program replaced
+    the file, sqlite3.Error, and OSErrors as WdsctlErrors.
+    """
+    above, name = os.path.split(os.path.abspath(path))
+    with translate_os_errors(path, "read"), open_folder(above) as folder, open(open_in(folder, name), "rb") as file:
+        connection = sqlite3.connect(
+            f"file:{quote(os.fsencode(os.path.abspath(path)))}?mode=ro&immutable=1",
+            uri=True,
+            timeout=timeout_seconds,
+            isolation_level=None,
+            check_same_thread=check_same_thread,
+        )
+        try:
+            now = folder.lstat(name)
+            if now is None or not os.path.samestat(now, os.fstat(file.fileno())):
+                raise _replaced_error(path)
         except BaseException:  # also Ctrl-C: no other code has the connection yet
             connection.close()
             raise
@@ -92,9 +112,18 @@ def _replace_with_copy(folder: OpenFolder, name: str) -> None:
     path = os.path.join(folder.path, name)
     if any(folder.lstat(f"{name}{suffix}") is not None for suffix in _SIDE_FILE_SUFFIXES):
         raise _hard_link_error(path)  # the journal belongs to the original file
-    with open(path, "rb") as source:
+    with open(open_in(folder, name), "rb") as source:
         data = source.read()
     write_pieces(path, [data])
+
+
+def _replaced_error(path: str) -> StorageError:
+    return StorageError(
+        "another program replaced the file while wdsctl opened it",
+        where=path,
+        hint="run the same command again when no other program writes to the folder",
+        code="WDS416",
+    )
 
 
 def _hard_link_error(path: str) -> InputError:

@@ -18,6 +18,16 @@ from wdsctl.core.checkpoint.torch_file import TensorStub, is_torch_file, read_to
 from wdsctl.core.errors import InputError
 
 
+def read_torch_path(path: str) -> Any:
+    with open(path, "rb") as file:
+        return read_torch_file(file, path)
+
+
+def is_torch_path(path: str) -> bool:
+    with open(path, "rb") as file:
+        return is_torch_file(file)
+
+
 def save(folder: Path, value: Any, **options: Any) -> str:
     path = str(folder / "file.pt")
     torch.save(value, path, **options)
@@ -34,7 +44,7 @@ def a_zip(folder: Path, data: bytes) -> str:
 
 def get_error(path: str) -> InputError:
     with pytest.raises(InputError) as raised:
-        read_torch_file(path)
+        read_torch_path(path)
     assert (raised.value.code, raised.value.where) == ("WDS521", path)
     assert raised.value.hint
     return raised.value
@@ -50,15 +60,15 @@ def test_containers_text_and_numbers_round_trip(tmp_path: Path) -> None:
         7: {},
     }
     for protocol in (2, 4):
-        assert read_torch_file(save(tmp_path, value, pickle_protocol=protocol)) == value
+        assert read_torch_path(save(tmp_path, value, pickle_protocol=protocol)) == value
 
 
 def test_state_round_trips_and_loads_with_weights_only(tmp_path: Path) -> None:
     states = job(2)
     path = save(tmp_path, {"dataloader_state_dict": states})
 
-    assert is_torch_file(path)
-    assert read_torch_file(path) == {"dataloader_state_dict": states}
+    assert is_torch_path(path)
+    assert read_torch_path(path) == {"dataloader_state_dict": states}
     assert torch.load(path, weights_only=True) == {"dataloader_state_dict": states}
 
 
@@ -78,7 +88,7 @@ def test_tensors_are_read_as_stubs(tmp_path: Path) -> None:
         "step": 12,
     }
 
-    restored = read_torch_file(save(tmp_path, value))
+    restored = read_torch_path(save(tmp_path, value))
 
     assert restored["step"] == 12
     assert list(restored["model"]) == ["weight", "bias"]
@@ -152,7 +162,7 @@ def test_truncated_file_is_refused(tmp_path: Path) -> None:
     data = Path(path).read_bytes()
     Path(path).write_bytes(data[: len(data) // 2])
 
-    assert not is_torch_file(path)
+    assert not is_torch_path(path)
     assert "damaged" in get_error(path).message
 
 

@@ -79,10 +79,11 @@ def install_text(path: str, text: str, *, overwrite: bool, dry_run: bool) -> Sta
     from wdsctl.core.directories import resolve_parent
     from wdsctl.core.errors import UsageError, translate_os_errors
     from wdsctl.core.files import make_folder, write_text
+    from wdsctl.core.safe_open import open_named
 
     state: State = "created"
     if os.path.lexists(path):
-        with translate_os_errors(path, "read"), open(path, "rb") as file:
+        with translate_os_errors(path, "read"), open_named(path) as file:
             if file.read() == text.encode():
                 return "unchanged"
         if not overwrite:

@@ -25,11 +25,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from functools import cache
 from typing import Any, Literal, NamedTuple
-from urllib.parse import quote
 
 from wdsctl.core.errors import StorageError
+from wdsctl.core.files import open_own
 from wdsctl.core.samples.naming import INDEX_BITS
-from wdsctl.core.sqlite_file import open_in_place
+from wdsctl.core.sqlite_file import open_immutable, open_in_place
 
 MAX_VALUE_BYTES = 1 << 28  # the history of 20 million groups is one value
 _MIN_VALUE_LIMIT_BYTES = 1 << 20  # allowed in any file
@@ -70,10 +70,6 @@ _CREATE_STATEMENT = re.compile(r'CREATE (TABLE|INDEX|VIEW) (?:IF NOT EXISTS )?("
 _Entry = tuple[str, ...]
 
 
-def immutable_uri(path: str) -> str:
-    return f"file:{quote(os.fsencode(path))}?mode=ro&immutable=1"
-
-
 def open_database(
     path: str,
     schema: ExpectedSchema | None,
@@ -95,13 +91,7 @@ def open_database(
             path, create=mode == "rwc", timeout_seconds=timeout_seconds, check_same_thread=check_same_thread
         )
     else:
-        connection = sqlite3.connect(
-            immutable_uri(path),
-            uri=True,
-            timeout=timeout_seconds,
-            isolation_level=None,
-            check_same_thread=check_same_thread,
-        )
+        connection = open_immutable(path, timeout_seconds=timeout_seconds, check_same_thread=check_same_thread)
     try:
         _harden(connection, path, mode, source or path)
         if schema is not None:
@@ -165,7 +155,7 @@ def find_page_problem(path: str) -> str:
     if not os.path.exists(path):
         return ""
     try:
-        with closing(sqlite3.connect(immutable_uri(path), uri=True)) as connection:
+        with closing(open_immutable(path)) as connection:
             connection.execute("PRAGMA trusted_schema = OFF")
             connection.set_progress_handler(lambda: 0, _STEPS_PER_CHECK)
             problem = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
@@ -188,7 +178,7 @@ def _harden(connection: sqlite3.Connection, path: str, mode: OpenMode, source: s
 
 def _check_journal(path: str) -> None:
     """Raise sqlite3.DatabaseError if SQLite would follow a journal to another file."""
-    with suppress(FileNotFoundError), open(f"{path}-journal", "rb") as file:
+    with suppress(FileNotFoundError), open_own(f"{path}-journal") as file:
         if file.seek(0, os.SEEK_END) >= len(_SUPER_JOURNAL_MAGIC):
             file.seek(-len(_SUPER_JOURNAL_MAGIC), os.SEEK_END)
             if file.read() == _SUPER_JOURNAL_MAGIC:

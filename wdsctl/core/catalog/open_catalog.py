@@ -31,6 +31,7 @@ from wdsctl.core.catalog.database_file import (
 from wdsctl.core.dataset.location import root_of_catalog_file, shell_command, shell_command_for_file
 from wdsctl.core.dataset.shard_names import FORMER_SHARD_SUFFIXES
 from wdsctl.core.errors import CatalogError, InputError, WdsctlError, translate_os_errors
+from wdsctl.core.files import open_own
 from wdsctl.core.samples.naming import INDEX_BITS
 
 CATALOG_APPLICATION_ID = 0x57445343  # "WDSC"
@@ -233,7 +234,7 @@ def damaged_catalog_error(path: str, reason: str) -> CatalogError:
 def _read_head(path: str) -> tuple[bytes, int]:
     """(the first 100 bytes, the size of the file)"""
     try:
-        with translate_os_errors(path, "read"), open(path, "rb") as file:
+        with translate_os_errors(path, "read"), open_own(path) as file:
             return file.read(_HEAD_BYTES), os.fstat(file.fileno()).st_size
     except OSError as error:
         if isinstance(error.__cause__, FileNotFoundError):

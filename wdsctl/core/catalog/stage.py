@@ -35,7 +35,7 @@ from wdsctl.core.catalog.open_catalog import (
 from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.dataset.lock import check_lock_held
 from wdsctl.core.errors import StorageError, WdsctlError
-from wdsctl.core.files import MALFORMED_ERRORS, FileDraft, open_file_draft, remove_file, replace_atomically
+from wdsctl.core.files import MALFORMED_ERRORS, FileDraft, open_file_draft, open_own, remove_file, replace_atomically
 
 
 class CatalogStage:
@@ -154,7 +154,7 @@ def write_draft(file: str, path: str, *, from_scratch: bool = False) -> Iterator
     """
     if not (from_scratch or os.path.exists(file)) and os.path.exists(path):
         check_catalog_file(path)
-        with open(path, "rb") as published, open(file, "xb") as copy:
+        with open_own(path) as published, open(file, "xb") as copy:
             shutil.copyfileobj(published, copy, 1 << 20)
     with _connect_draft(file, path) as connection:
         try:

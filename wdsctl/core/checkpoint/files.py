@@ -15,6 +15,7 @@ from typing import Any
 from wdsctl.core.checkpoint.state import STATE_FIELDS, LoaderState
 from wdsctl.core.checkpoint.torch_file import is_torch_file, read_torch_file
 from wdsctl.core.errors import InputError, translate_os_errors
+from wdsctl.core.safe_open import open_named
 from wdsctl.core.text import natural_sort_key
 from wdsctl.core.urls import is_url, normalize_root, redact_secrets
 
@@ -138,12 +139,12 @@ def read_states(path: str, key: str = "") -> list[FoundState]:
 
 def _read(path: str) -> tuple[Any, bool]:
     """(value of the file, whether it is a file of `torch.save`)."""
-    with translate_os_errors(path, "read"):
-        if is_torch_file(path):
-            return read_torch_file(path), True
-        with open(path, "rb") as file:
-            is_large = os.fstat(file.fileno()).st_size > MAX_JSON_BYTES
-            data = file.read(1) if is_large else file.read()
+    with translate_os_errors(path, "read"), open_named(path) as file:
+        if is_torch_file(file):
+            return read_torch_file(file, path), True
+        file.seek(0)
+        is_large = os.fstat(file.fileno()).st_size > MAX_JSON_BYTES
+        data = file.read(1) if is_large else file.read()
     is_json = data[:1] in {b"{", b"["}
     if is_json and is_large:
         raise _unreadable_error(path, f"JSON of more than {MAX_JSON_BYTES:,} bytes, the limit for a state")

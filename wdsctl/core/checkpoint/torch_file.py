@@ -13,7 +13,7 @@ import pickle
 import struct
 import zipfile
 from collections import OrderedDict
-from typing import Any
+from typing import Any, BinaryIO
 
 from wdsctl.core.errors import InputError
 
@@ -121,18 +121,18 @@ def unpickle_safely(data: bytes) -> Any:
     return _SafeUnpickler(io.BytesIO(data)).load()
 
 
-def is_torch_file(path: str) -> bool:
-    return zipfile.is_zipfile(path)
+def is_torch_file(file: BinaryIO) -> bool:
+    return zipfile.is_zipfile(file)
 
 
-def read_torch_file(path: str) -> Any:
-    """The value that `torch.save` wrote, with a `TensorStub` for every tensor.
+def read_torch_file(file: BinaryIO, path: str) -> Any:
+    """The value that `torch.save` wrote to a file, with a `TensorStub` for every tensor.
 
-    Raises InputError WDS521 if the file is damaged, is another zip archive, or needs more than containers and tensors.
-    Reads only the pickle: time and memory do not grow with the tensors.
+    `path`: for errors. Raises InputError WDS521 if the file is damaged, is another zip archive, or needs more than
+    containers and tensors. Reads only the pickle: time and memory do not grow with the tensors.
     """
     try:
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(file) as archive:
             data = archive.read(_find_pickle(archive, path))
         return unpickle_safely(data)
     except UnsupportedPickle as error:

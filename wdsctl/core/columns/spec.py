@@ -30,6 +30,7 @@ from typing import Any, Literal
 
 from wdsctl.core.errors import UsageError
 from wdsctl.core.json_text import read_json
+from wdsctl.core.safe_open import open_named
 from wdsctl.core.samples.fields import did_you_mean
 
 SpecKind = Literal["size", "chars", "json", "int", "media", "python"]
@@ -238,7 +239,7 @@ def digest_source(spec: ColumnSpec) -> str:
         return ""
     digest, paths = blake2b(digest_size=8), _files(spec)
     for path in paths:
-        with open(path, "rb") as file:
+        with open_named(path) as file:
             digest.update(file.read() + b"\0")
     return digest.hexdigest() if paths else ""
 
@@ -254,7 +255,7 @@ def find_source_digest(spec: ColumnSpec) -> str | None:
     if path is None:
         return None
     try:
-        with open(path, "rb") as file:
+        with open_named(path) as file:
             data = file.read(_MAX_READ_SOURCE_BYTES + 1)
     except OSError:
         return None

@@ -30,6 +30,7 @@ from wdsctl.core.errors import UsageError, WdsctlError, translate_os_errors
 from wdsctl.core.files import check_folder, remove_empty_folder, set_aside
 from wdsctl.core.jobs import UnitSize, make_executor, run_units
 from wdsctl.core.progress import Progress
+from wdsctl.core.safe_open import open_below
 from wdsctl.core.text import path_for_message, pluralize
 from wdsctl.core.urls import is_url
 
@@ -300,14 +301,14 @@ def _is_same(dest: str, job: UnitJob) -> bool:
         return not os.path.lexists(existing)
     rewritten = unit_path(job.root, job.unit)
     try:
-        return _are_equal(rewritten, existing)
+        return _are_equal(rewritten, job.root, existing, dest)
     finally:
         remove_path(rewritten)
 
 
-def _are_equal(path: str, other: str) -> bool:
+def _are_equal(path: str, root: str, other: str, other_root: str) -> bool:
     try:
-        with open(path, "rb") as a, open(other, "rb") as b:
+        with open_below(path, root) as a, open_below(other, other_root) as b:
             while (data := a.read(1 << 20)) == b.read(1 << 20):
                 if not data:
                     return True

@@ -20,6 +20,7 @@ from wdsctl.core.directories import open_folder
 from wdsctl.core.errors import UsageError, translate_os_errors
 from wdsctl.core.files import rename_in, write_text
 from wdsctl.core.progress import Progress
+from wdsctl.core.safe_open import open_below
 from wdsctl.core.shards.in_place.kinds import INDEX_FILE
 
 DIFFERENT_CONVERSION = "WDS345"
@@ -119,8 +120,8 @@ def replace_destination(dest: str, report: ConvertReport, progress: Progress) ->
         dataset["path"] = moved(dataset["path"])
     write_finished(work, finished)
     for authored, kept in _authored_files(dest, draft):
-        with translate_os_errors(authored, "read"), open(authored, encoding="utf-8") as file:
-            text = file.read()
+        with translate_os_errors(authored, "read"), open_below(authored, dest) as file:
+            text = file.read().decode()
         write_text(kept, text)
         progress.note(f"moved the former {os.path.relpath(authored, dest)} to {moved(kept)}")
     with lock_dataset(locate(dest, writing=True), note=progress.note):

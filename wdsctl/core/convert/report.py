@@ -32,7 +32,7 @@ from wdsctl.core.errors import (
     join_indented,
     translate_os_errors,
 )
-from wdsctl.core.files import MALFORMED_ERRORS, write_pieces, write_text
+from wdsctl.core.files import MALFORMED_ERRORS, open_own, write_pieces, write_text
 from wdsctl.core.json_text import read_json
 from wdsctl.core.text import escape_unprintable, pluralize
 from wdsctl.core.urls import is_url, redact_secrets
@@ -215,7 +215,7 @@ def load_finished(work: str) -> dict[str, Any] | None:
     if not os.path.exists(path):
         return None
     try:
-        with translate_os_errors(path, "read"), open(path, encoding="utf-8") as file:
+        with translate_os_errors(path, "read"), open_own(path) as file:
             content: dict[str, Any] = read_json(file.read())
         _check_finished(content)
     except MALFORMED_ERRORS as error:
@@ -278,7 +278,7 @@ def record_export(work: str, dest: str) -> None:
 def _count_lost_files(work: str, dest: str) -> int:
     """The number of files in the record of `record_export` that are gone or have another size. Lists DEST."""
     try:
-        with open(os.path.join(work, EXPORTED_FILES_FILE), "rb") as file:
+        with open_own(os.path.join(work, EXPORTED_FILES_FILE)) as file:
             data = file.read()
     except FileNotFoundError:
         return 0  # units are files, whose names and sizes are in the report

@@ -267,7 +267,7 @@ def _add_source(
     progress: Progress,
 ) -> None:
     options = dict(spec.options)
-    source = importers.get_importer(spec.importer).open(spec.path, options)
+    source = importers.open_source(spec.importer, spec.path, options)
     for location in source.locations if isinstance(source, PolylithicSource) else ():
         check_index_is_current(location, opened.findings, progress)
     dataset = source.primary if isinstance(source, PolylithicSource) else source
@@ -345,7 +345,7 @@ def check_sources_unchanged(opened: OpenSources) -> None:
         if isinstance(source, _HasFilesDigest):
             now = source.files_digest()
         else:  # open it again: the open source may have a cached listing
-            with importers.get_importer(spec.importer).open(spec.path, dict(spec.options)) as reopened:
+            with importers.open_source(spec.importer, spec.path, dict(spec.options)) as reopened:
                 now = reopened.digest()
         if now != before:
             raise DatasetError(

@@ -35,6 +35,7 @@ from wdsctl.core.errors import DatasetError, StorageDown, WdsctlError
 from wdsctl.core.files import open_file_draft
 from wdsctl.core.importers.protocol import DetailedSource, FilePart, Part, Source
 from wdsctl.core.importers.references import encode_line, make_references_part
+from wdsctl.core.safe_open import open_named
 from wdsctl.core.shards.list import ShardFile
 from wdsctl.core.shards.scan_unit import ScanUnit, scan_results
 from wdsctl.core.shards.tar_scan import scan_tar
@@ -131,7 +132,7 @@ def _upload_draft(draft: str, job: UnitJob, target: UnitUpload) -> None:
     stored = put_file_journaled(ObjectStore(job.root), draft, unit_path(job.root, job.unit), target.journal)
     if target.scans and stored.number and job.unit.name.endswith(TAR_SUFFIX):
         shard = ShardFile(job.unit.name, stored.size, stored.number)
-        with open(draft, "rb", buffering=0) as file:
+        with open_named(draft) as file:
             scan = scan_tar(shard.path, lambda offset, size: os.pread(file.fileno(), size, offset), shard.size)
         unit = ScanUnit(join_beneath(job.root, job.unit.dataset).rstrip("/"), shard)
         scan_results(target.scans).save([unit], [replace(scan, known_layout_hash=scan.layout_hash())])
@@ -447,7 +448,7 @@ class _OpenSource(NamedTuple):
 @lru_cache(maxsize=64)
 def _open_source(spec: SourceSpec) -> _OpenSource:
     """Open a source once per process: all units share its file descriptors and mapped files."""
-    source = importers.get_importer(spec.importer).open(spec.path, dict(spec.options))
+    source = importers.open_source(spec.importer, spec.path, dict(spec.options))
     return _OpenSource(source, source if isinstance(source, DetailedSource) else None)
 
 

@@ -17,6 +17,7 @@ from wdsctl.core.directories import link_error, user_data_folder
 from wdsctl.core.errors import InputError, PermissionDenied, UsageError, translate_os_errors
 from wdsctl.core.files import not_regular_error, remove_file
 from wdsctl.core.progress import Progress
+from wdsctl.core.safe_open import open_named
 from wdsctl.core.tar_header import COMPRESSION_HEAD_BYTES, detect_compression
 from wdsctl.core.text import quote_ansi_c
 from wdsctl.core.urls import (
@@ -301,7 +302,7 @@ def _check_file(path: str) -> None:
         raise InputError(
             "the dataset is not a regular file", where=path, hint="pass a .tar file, a .jsonl file or a folder"
         )
-    with translate_os_errors(path, "read"), open(path, "rb") as file:
+    with translate_os_errors(path, "read"), open_named(path) as file:
         compression = "" if is_jsonl_name(path) else detect_compression(file.read(COMPRESSION_HEAD_BYTES))
     if compression:
         raise _compressed_error(compression, path)
@@ -332,7 +333,7 @@ def _check_root(root: str) -> None:
     if not os.path.isdir(root):
         kind = "is a file, not a folder" if os.path.exists(root) else "does not exist"
         if os.path.isfile(root):
-            with translate_os_errors(root, "read"), open(root, "rb") as file:
+            with translate_os_errors(root, "read"), open_named(root) as file:
                 compression = detect_compression(file.read(COMPRESSION_HEAD_BYTES))
             if compression:
                 raise _compressed_error(compression, root)

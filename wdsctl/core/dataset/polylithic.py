@@ -9,7 +9,7 @@ from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.dataset.view_root import parse_root
 from wdsctl.core.errors import InputError, UsageError
 from wdsctl.core.json_text import read_json
-from wdsctl.core.safe_open import check_beneath, regular_file_opener
+from wdsctl.core.safe_open import check_beneath, open_below
 
 MARKER_FILE = "polylithic.json"
 
@@ -40,7 +40,7 @@ def is_polylithic(path: str) -> bool:
 def read_marker(path: str) -> dict[str, Any]:
     """What `convert` recorded of a polylithic dataset. Raises InputError."""
     try:
-        with open(os.path.join(path, MARKER_FILE), encoding="utf-8", opener=regular_file_opener) as file:
+        with open_below(os.path.join(path, MARKER_FILE), path) as file:
             content = read_json(file.read())
     except (OSError, ValueError) as error:
         raise _bad_marker_error(path, str(error)) from error

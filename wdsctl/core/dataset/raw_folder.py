@@ -27,6 +27,7 @@ from wdsctl.core.errors import DatasetError, InputError, PermissionDenied, join_
 from wdsctl.core.invocation import current_invocation
 from wdsctl.core.media.kinds import MEDIA_KINDS
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
+from wdsctl.core.safe_open import name_source
 from wdsctl.core.samples.key_rules import (
     UNDECIDED_KEY_RULE,
     KeyRuleChoice,
@@ -353,6 +354,7 @@ def _table_hint(root: str, scan: RawFolderScan, incomplete: Mapping[str, tuple[s
         for name in (stem, f"{stem}.{part.name}")
     }
     verb = current_invocation("prepare", ())[0]
+    name_source(root)
     for name in lone:
         path = os.path.join(root, name)
         with translate_os_errors(path, "read"):

@@ -25,6 +25,7 @@ from wdsctl.core.dataset.shard_names import expand_braces, has_braces
 from wdsctl.core.dataset.timed_regex import compile_path_regex
 from wdsctl.core.errors import InputError, UsageError, translate_os_errors
 from wdsctl.core.json_text import read_json
+from wdsctl.core.safe_open import open_named
 from wdsctl.core.text import path_for_message, pluralize, printable_path
 from wdsctl.core.urls import is_url, normalize_root, redact_repr, redact_secrets
 
@@ -150,7 +151,7 @@ def parse_root_spec(text: str) -> RootSpec:
                 where=text[1:],
                 hint="pass an existing text file with one path per line as @FILE",
             )
-        with translate_os_errors(text[1:], "read"), open(text[1:], "rb") as file:
+        with translate_os_errors(text[1:], "read"), open_named(text[1:]) as file:
             return _spec_of_names(_split_list(file.read(), text), text)
     if has_braces(text):
         names = expand_braces(normalize_root(text))

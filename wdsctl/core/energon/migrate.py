@@ -29,6 +29,7 @@ from wdsctl.core.energon.names import (
 )
 from wdsctl.core.errors import InputError, translate_os_errors
 from wdsctl.core.files import replace_atomically
+from wdsctl.core.safe_open import open_below
 
 #: "rewrite": the change is mechanical; "same": no change; "note": works, but has another effect; "hand": by hand.
 UseKind = Literal["rewrite", "same", "note", "hand"]
@@ -116,7 +117,7 @@ def migrate(path: str, *, write: bool = False) -> MigrationReport:
     uses: list[EnergonUse] = []
     changed, diffs = [], []
     for each in files:
-        with translate_os_errors(each, "read"), open(each, "rb") as file:
+        with translate_os_errors(each, "read"), open_below(each, path) as file:
             data = file.read()
         if b"megatron" not in data:
             continue
@@ -456,7 +457,7 @@ def _diff(path: str, old: str, new: str) -> str:
 def _replace(path: str, data: bytes) -> None:
     """Replace a file at once, with the permissions that it had."""
     with replace_atomically(path) as draft:
-        with open(draft, "wb") as file:
+        with open(draft, "xb") as file:
             file.write(data)
         os.chmod(draft, os.stat(path).st_mode & 0o7777)
 

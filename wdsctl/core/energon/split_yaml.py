@@ -18,6 +18,7 @@ from typing import Any
 
 from wdsctl.core.dataset.shard_names import expand_braces, is_jsonl_name
 from wdsctl.core.errors import DatasetError, InputError, UsageError, translate_os_errors
+from wdsctl.core.safe_open import open_named
 from wdsctl.core.split_rules.excludes import Excludes
 from wdsctl.core.split_rules.names import check_split_name
 from wdsctl.core.split_rules.rule import SplitRule
@@ -49,8 +50,8 @@ def load_split_yaml(path: str) -> SplitYaml:
     if not os.path.isfile(path):
         raise InputError("the split file does not exist", where=path, hint="pass the path of a split.yaml of Energon")
     try:
-        with translate_os_errors(path, "read"), open(path, encoding="utf-8-sig") as file:
-            text = file.read()
+        with translate_os_errors(path, "read"), open_named(path) as file:
+            text = file.read().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise _invalid_file_error(f"not UTF-8: {error.reason} at byte {error.start}", path) from error
     return parse_split_yaml(text, path)

@@ -26,7 +26,7 @@ import numpy as np
 
 from wdsctl.core.errors import CatalogError, InputError, UsageError, WdsctlError, translate_os_errors
 from wdsctl.core.executors.unit_results import UNIT_FUNCTIONS, UnitFunction
-from wdsctl.core.files import MALFORMED_ERRORS, decode_checked, open_without_links, write_text
+from wdsctl.core.files import MALFORMED_ERRORS, decode_checked, open_own, write_text
 from wdsctl.core.job_results import ResultFolder, UnitNames
 from wdsctl.core.jobs import BatchLimits
 from wdsctl.core.json_text import read_json, read_with_rows
@@ -300,7 +300,7 @@ def _open_units(job: Job, stage: PlannedStage) -> BinaryIO:
 
 def _open_file(path: str) -> BinaryIO:
     with translate_os_errors(path, "read"):
-        return open(open_without_links(path), "rb")
+        return open_own(path)
 
 
 def _check(data: bytes) -> tuple[dict[str, Any], memoryview]:
@@ -317,7 +317,7 @@ def mark_path(job: Job, task: int) -> str:
 
 def read_mark(job: Job, task: int) -> dict[str, Any]:
     with suppress(FileNotFoundError, *MALFORMED_ERRORS):
-        with open(open_without_links(mark_path(job, task)), "rb") as file:
+        with open_own(mark_path(job, task)) as file:
             mark = read_json(file.read())
         return mark if isinstance(mark, dict) else {}
     return {}

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from wdsctl.core.errors import UsageError
 from wdsctl.core.files import write_text
+from wdsctl.core.safe_open import open_below
 
 
 def write_documents(folder: str, documents: Mapping[str, str], *, overwrite: bool) -> None:
@@ -28,5 +29,5 @@ def _read(path: str) -> bytes:
     """The content of a regular file; nothing for anything else, which differs from every document."""
     if os.path.islink(path) or not os.path.isfile(path):
         return b""
-    with open(path, "rb") as file:
+    with open_below(path, os.path.dirname(path)) as file:
         return file.read()

@@ -9,7 +9,7 @@ from wdsctl.core.energon.meta import find_meta_file
 from wdsctl.core.errors import InputError
 from wdsctl.core.export.source import ExportSource
 from wdsctl.core.offsets.read import Offsets
-from wdsctl.core.safe_open import check_beneath
+from wdsctl.core.safe_open import open_below
 from wdsctl.core.samples.field_map import parse_field_map
 from wdsctl.core.samples.field_path import FieldPath
 from wdsctl.core.samples.types import CRUDE, SAMPLE_TYPES, is_custom_type
@@ -117,8 +117,7 @@ def _code_file(source: ExportSource, function: str) -> str:
     name = function.rpartition(":")[0]
     path = find_meta_file(source.location, name)
     try:
-        check_beneath(path, source.location.root)
-        with open(path, "rb"):
+        with open_below(path, source.location.root):
             return path
     except OSError as error:
         raise InputError(

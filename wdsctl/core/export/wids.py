@@ -21,6 +21,7 @@ from wdsctl.core.export.request import ExportRequest, Written
 from wdsctl.core.export.source import ExportSource, read_splits_if_whole
 from wdsctl.core.invocation import worker_count
 from wdsctl.core.progress import Progress
+from wdsctl.core.safe_open import open_below
 from wdsctl.core.text import join_with_and, pluralize
 
 INDEX_NAME = "index.json"
@@ -62,7 +63,7 @@ def _is_split_index(folder: str, name: str) -> bool:
     if not (name.startswith("index-") and name.endswith(".json")):
         return False
     try:
-        with open(os.path.join(folder, name), "rb") as file:
+        with open_below(os.path.join(folder, name), folder) as file:
             return _KIND.encode() in file.read(len(_KIND) + 100)
     except OSError:
         return False

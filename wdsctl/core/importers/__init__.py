@@ -17,7 +17,8 @@ from types import MappingProxyType
 
 from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.errors import InputError, UsageError, WdsctlError, join_indented, translate_os_errors
-from wdsctl.core.importers.protocol import FormatMatch, Importer
+from wdsctl.core.importers.protocol import FormatMatch, Importer, Options, Source
+from wdsctl.core.safe_open import name_source
 from wdsctl.core.samples.fields import did_you_mean
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import join_with_and
@@ -69,6 +70,12 @@ def get_importer(name: str) -> Importer:
     return importer
 
 
+def open_source(importer: str, path: str, options: Options) -> Source:
+    """Open a source that the user named. Raises what `Importer.open` raises, UsageError if no format has this name."""
+    name_source(path)
+    return get_importer(importer).open(path, options)
+
+
 def find_importers(path: str) -> list[tuple[Importer, FormatMatch]]:
     """The formats that `path` looks like, with scores and reasons, best first; empty if there is none.
 
@@ -76,6 +83,7 @@ def find_importers(path: str) -> list[tuple[Importer, FormatMatch]]:
     """
     from wdsctl.core.importers.common.folder_files import keep_listings
 
+    name_source(path)
     found: list[tuple[Importer, FormatMatch]] = []
     complaints: list[WdsctlError] = []
     # Through a cache, and with the signature of one file, wdsctl reads shards alone.
@@ -189,6 +197,7 @@ def check_readable(path: str) -> None:
     """
     if is_url(path):
         return
+    name_source(path)
     if source_files.is_folder(path):
         with translate_os_errors(path, "list"), source_files.scan(path):
             pass

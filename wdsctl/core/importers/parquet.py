@@ -37,7 +37,6 @@ from wdsctl.core.safe_open import check_entries_beneath
 from wdsctl.core.samples.naming import KEY_COLUMN
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message
-from wdsctl.core.urls import is_url
 
 _EXTENSIONS = (".parquet", ".pq")
 _SCORE = 0.8
@@ -213,9 +212,7 @@ def _open_parquet(path: str) -> Any:
     """Open a Parquet file without read-ahead: a row group may be larger than the memory."""
     parquet = arrow.import_arrow_module("pyarrow.parquet", "Parquet")
     with arrow.translate_arrow_errors(path):
-        if is_url(path):
-            return parquet.ParquetFile(arrow.open_random_access(path), pre_buffer=False)
-        return parquet.ParquetFile(path, memory_map=True, pre_buffer=False)
+        return parquet.ParquetFile(arrow.open_random_access(path), pre_buffer=False)
 
 
 def _find_parquet_files(root: str, folder: str, depth: int = _MAX_DEPTH) -> Iterator[str]:

@@ -11,6 +11,7 @@ from hashlib import blake2b
 
 from wdsctl.core.dataset.location import shell_command_for_file
 from wdsctl.core.errors import CatalogError, translate_os_errors
+from wdsctl.core.files import open_own
 
 OFFSETS_MAGIC = b"WDSOFF1\n"
 
@@ -22,7 +23,7 @@ def check_offsets_head(path: str) -> None:
     """
     with translate_os_errors(path, "read"):
         try:
-            with open(path, "rb") as file:
+            with open_own(path) as file:
                 head, size = file.read(16), os.fstat(file.fileno()).st_size
         except FileNotFoundError as error:
             raise offsets_error(path, "missing") from error

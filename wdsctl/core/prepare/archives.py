@@ -28,6 +28,7 @@ from wdsctl.core.files import remove_tree
 from wdsctl.core.importers.common.folder_files import LITTER_FOLDERS
 from wdsctl.core.importers.common.tables import iter_files
 from wdsctl.core.importers.protocol import damaged_file_error
+from wdsctl.core.safe_open import open_below
 from wdsctl.core.shards.survey import survey_folder
 from wdsctl.core.text import path_for_message as shown
 from wdsctl.core.text import pluralize
@@ -141,34 +142,39 @@ def _make_folder(above: str, folder: str) -> None:
 def _unpack_all(source: str, zips: list[str], folder: str) -> _Counts:
     """Unpack the zips, then those in them, and link the other files."""
     if os.path.isfile(source):
-        return _unpack(source, folder, "", depth=1)
+        return _unpack(source, source, folder, "", depth=1)
     counts, unpacked = _Counts(0, 0, 0), frozenset(zips)
     for path in iter_files(source):
         if path not in unpacked:
-            _link(os.path.join(source, path), os.path.join(folder, path))
+            _link(os.path.join(source, path), source, os.path.join(folder, path))
     for path in zips:
         full_path = os.path.join(source, path)
-        counts = _sum(counts, _unpack(full_path, folder, _place(full_path, path), depth=1))
+        counts = _sum(counts, _unpack(full_path, source, folder, _place(full_path, source, path), depth=1))
     return counts
 
 
-def _link(path: str, target: str) -> None:
-    with translate_os_errors(path, "read"):
+def _link(path: str, source: str, target: str) -> None:
+    """Give a file of the source another name, or copy it with its time. A link in the source becomes its target."""
+    with translate_os_errors(path, "read"), open_below(path, source) as file:
         os.makedirs(os.path.dirname(target), exist_ok=True)
+        handle = file.fileno()
         try:
-            os.link(path, target)
-        except OSError:  # another file system, or one without links
-            shutil.copy2(path, target)
+            os.link(f"/proc/self/fd/{handle}", target, src_dir_fd=handle, follow_symlinks=True)
+        except OSError:  # another file system, or one without links; or a system without /proc
+            with open(target, "xb") as copy:
+                shutil.copyfileobj(file, copy, _CHUNK_BYTES)
+            found = os.fstat(handle)
+            os.utime(target, ns=(found.st_atime_ns, found.st_mtime_ns))
 
 
 def _sum(one: _Counts, other: _Counts) -> _Counts:
     return _Counts(*(a + b for a, b in zip(one, other, strict=True)))
 
 
-def _place(archive: str, path: str) -> str:
+def _place(archive: str, root: str, path: str) -> str:
     """The folder, below the root, that an archive at `path` is unpacked into."""
     above = os.path.dirname(path)
-    with _opened(archive) as opened:
+    with _opened(archive, root) as opened:
         tops = {name.partition("/")[0] for name in map(_name, _members(opened, archive)) if "/" in name}
         has_files = any("/" not in name for name in map(_name, _members(opened, archive)))
     if len(tops) == 1 and not has_files:
@@ -176,12 +182,12 @@ def _place(archive: str, path: str) -> str:
     return os.path.join(above, os.path.splitext(os.path.basename(path))[0])
 
 
-def _unpack(archive: str, folder: str, below: str, *, depth: int) -> _Counts:
-    """Unpack an archive into `folder`/`below`, and each zip in it, which is removed then."""
+def _unpack(archive: str, root: str, folder: str, below: str, *, depth: int) -> _Counts:
+    """Unpack an archive, which must be in `root`, into `folder`/`below`, and each zip in it, which is removed then."""
     if depth > _MAX_DEPTH:
         raise _refused(archive, f"zips are nested more than {_MAX_DEPTH} deep")
     inner = []
-    with _opened(archive) as opened:
+    with _opened(archive, root) as opened:
         members = _members(opened, archive)
         _check_sizes(members, archive, folder)
         names = {os.path.splitext(_name(each))[0] for each in members if not _name(each).lower().endswith(".zip")}
@@ -196,14 +202,14 @@ def _unpack(archive: str, folder: str, below: str, *, depth: int) -> _Counts:
                 counts = _sum(counts, _Counts(0, 1, member.file_size))
     for path in inner:
         full_path = os.path.join(folder, path)
-        counts = _sum(counts, _unpack(full_path, folder, _place(full_path, path), depth=depth + 1))
+        counts = _sum(counts, _unpack(full_path, folder, folder, _place(full_path, folder, path), depth=depth + 1))
         os.unlink(full_path)
     return counts
 
 
 @contextmanager
-def _opened(archive: str) -> Iterator[zipfile.ZipFile]:
-    with translate_os_errors(archive, "read"), open(archive, "rb") as file:
+def _opened(archive: str, root: str) -> Iterator[zipfile.ZipFile]:
+    with translate_os_errors(archive, "read"), open_below(archive, root) as file:
         try:
             opened = zipfile.ZipFile(file)
         except _DAMAGE_ERRORS as error:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from wdsctl.core.catalog.ledger import ShardRecord, unpack_record_keys
 from wdsctl.core.prepare.plan import SAMPLE_DIGEST_BYTES, sample_digest, shard_digest
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
+from wdsctl.core.safe_open import name_source
 from wdsctl.core.samples.naming import RawSample, dotless_key
 from wdsctl.core.shards.tar_scan import scan_tar
 from wdsctl.core.storage.open import storage_for
@@ -38,6 +39,8 @@ def adopt_copied_folder(
     A copy has every sample of the shards, byte for byte, and may have more. Cost: the headers of the shards and, if all
     names and sizes agree, one read of the changed samples in folder and shards, up to the first difference.
     """
+    name_source(source)
+    name_source(dest)
     there = {sample.key: sample for sample in samples}
     adopted = []
     pairs = []

@@ -23,6 +23,7 @@ from wdsctl.core.index.write_dataset_yaml import (
     resolve_optional,
     resolve_sample_type,
 )
+from wdsctl.core.safe_open import name_source
 from wdsctl.core.samples.detect import Detection, infer_sample_type
 from wdsctl.core.samples.evidence import Evidence, PartEvidence
 from wdsctl.core.samples.types import DrawnOn, has_geometry
@@ -63,6 +64,7 @@ def _collect_evidence(folder: str, samples: int) -> Evidence:
             hint="convert the original dataset again with this version of wdsctl",
         )
     heads: dict[str, list[tuple[bytes, int]]] = {name: [] for name in counts}
+    name_source(folder)
     with IMPORTER.open(folder, {}) as source:
         for index in sorted(set(np.linspace(0, samples - 1, EVIDENCE_SAMPLES).astype(int).tolist())):
             for part in source.read_selected(index, heads.__contains__):

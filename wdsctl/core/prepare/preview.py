@@ -25,6 +25,7 @@ from wdsctl.core.prepare.plan import sample_size_bytes
 from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.prepare.source import SourceForm
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
+from wdsctl.core.safe_open import open_below
 from wdsctl.core.samples.detect import Detection
 from wdsctl.core.samples.naming import RawSample
 from wdsctl.core.shards.list import list_shards
@@ -50,7 +51,7 @@ def preview_format(source: str, form: SourceForm, request: PrepareRequest) -> Fo
     Cost: opens the source, and copies at most 64 samples to the temporary folder. Raises what the importer raises.
     """
     options = dict(conversion_request(form, request).format_options)
-    with importers.get_importer(form.name).open(source, options) as opened:
+    with importers.open_source(form.name, source, options) as opened:
         about = opened.describe() if isinstance(opened, DescribedSource) else SourceDescription()
         split_names = opened.split_names if isinstance(opened, DetailedSource) else ()
         if about.config is not None or request.sample_type:
@@ -120,7 +121,7 @@ def _choose_shard(source: str, folder: str, request: PrepareRequest) -> tuple[Da
     index_request = IndexRequest(key=request.index.key, exclude=request.index.exclude)
     if is_jsonl_name(shard.path) and not is_url(there.root):
         root = os.path.join(folder, "lines")
-        _copy_head(os.path.join(there.root, shard.path), os.path.join(root, os.path.basename(shard.path)))
+        _copy_head(there.root, shard.path, os.path.join(root, os.path.basename(shard.path)))
         return locate(root, writing=True), replace(index_request, exclude=())
     if there.single_file:
         return locate(source, os.path.join(folder, "catalog"), writing=True), index_request
@@ -143,13 +144,14 @@ def _choose_raw_samples(samples: Sequence[RawSample]) -> list[RawSample]:
     return sorted(some)
 
 
-def _copy_head(path: str, copy: str) -> None:
-    """Copy the whole lines within the first JSONL_HEAD_BYTES of a file."""
-    with translate_os_errors(path, "read"), open(path, "rb") as file:
+def _copy_head(root: str, shard: str, copy: str) -> None:
+    """Copy the whole lines within the first JSONL_HEAD_BYTES of a shard."""
+    path = os.path.join(root, shard)
+    with translate_os_errors(path, "read"), open_below(path, root) as file:
         head = file.read(JSONL_HEAD_BYTES)
         is_truncated = bool(file.read(1))
     if is_truncated:
         head = head[: head.rfind(b"\n") + 1] or head
     os.makedirs(os.path.dirname(copy))
-    with translate_os_errors(copy), open(copy, "wb") as file:
+    with translate_os_errors(copy), open(copy, "xb") as file:
         file.write(head)

@@ -27,6 +27,7 @@ from wdsctl.core.dataset.shard_names import (
 from wdsctl.core.errors import InputError, UsageError, WdsctlError, join_indented
 from wdsctl.core.importers.common.tables import iter_files
 from wdsctl.core.importers.jsonl import has_only_compressed_lines, is_object_per_line, names_files
+from wdsctl.core.safe_open import name_source
 from wdsctl.core.shards.list import ForbiddenFolder, is_empty_folder
 from wdsctl.core.shards.survey import has_shards, survey_folder
 from wdsctl.core.storage import source_files
@@ -81,6 +82,7 @@ def recognise_form(source: str, dest: str | None = None, from_format: str = "") 
     PermissionDenied.
     """
     check_source_exists(source)
+    name_source(source)
     if from_format:
         return SourceForm(importers.get_importer(from_format).name, importers.CHOSEN_BY_USER)
     if reason := _why_shards(source):

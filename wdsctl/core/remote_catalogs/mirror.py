@@ -34,7 +34,7 @@ from wdsctl.core.files import (
     MALFORMED_ERRORS,
     load_checked,
     make_folder,
-    open_without_links,
+    open_own,
     remove_file,
     save_checked,
 )
@@ -242,7 +242,7 @@ def take_lock(handle: int, path: str, *, shared: bool, wait: bool) -> bool:
 def file_sha256(path: str) -> str:
     """The SHA-256 of a file, in hex: about a second per GB."""
     digest = hashlib.sha256()
-    with translate_os_errors(path, "read"), open(open_without_links(path), "rb") as file:
+    with translate_os_errors(path, "read"), open_own(path) as file:
         while block := file.read(_HASH_BLOCK_BYTES):
             digest.update(block)
     return digest.hexdigest()
@@ -250,7 +250,7 @@ def file_sha256(path: str) -> str:
 
 def sqlite_schema_version(path: str) -> int:
     """The schema version (`user_version`) in the header of a SQLite file; 0 if it is too short to be one."""
-    with translate_os_errors(path, "read"), open(open_without_links(path), "rb") as file:
+    with translate_os_errors(path, "read"), open_own(path) as file:
         head = file.read(_SQLITE_HEADER_BYTES)
     return int(struct.unpack(">I", head[60:64])[0]) if len(head) == _SQLITE_HEADER_BYTES else 0
 

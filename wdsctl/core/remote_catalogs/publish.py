@@ -36,6 +36,7 @@ from wdsctl.core.remote_catalogs.mirror import (
 from wdsctl.core.remote_catalogs.pointer import FILES_FOLDER, KNOWN_SCHEMAS, Pointer, PublishedFile, new_pointer
 from wdsctl.core.remote_catalogs.pull import pull_for_writing
 from wdsctl.core.remote_catalogs.store import CatalogStore
+from wdsctl.core.sqlite_file import open_in_place
 from wdsctl.core.text import pluralize
 
 #: The age in seconds from which objects are removed that neither this pointer nor the one before names: readers of the
@@ -181,10 +182,9 @@ def _copy(path: str, copy: str) -> str:
 
 def _copy_ledger(path: str, outgoing: str) -> str:
     """Copy the ledger between two transactions. Returns the path of the copy."""
-    uri = f"file:{path.replace('%', '%25').replace('?', '%3f').replace('#', '%23')}?mode=rw"
     with translate_os_errors(path, "read"):
         try:
-            with closing(sqlite3.connect(uri, uri=True, timeout=_BUSY_TIMEOUT_SECONDS, isolation_level=None)) as ledger:
+            with closing(open_in_place(path, timeout_seconds=_BUSY_TIMEOUT_SECONDS)) as ledger:
                 ledger.execute("BEGIN")
                 ledger.execute("SELECT count(*) FROM sqlite_master").fetchone()  # takes SQLite's shared lock
                 return _copy(path, os.path.join(outgoing, _LEDGER_NAME))

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 
 from wdsctl.core.directories import user_data_folder
 from wdsctl.core.errors import CatalogError, translate_os_errors
-from wdsctl.core.files import MALFORMED_ERRORS, make_folder, open_without_links, remove_file, write_pieces
+from wdsctl.core.files import MALFORMED_ERRORS, make_folder, open_own, remove_file, write_pieces
 from wdsctl.core.json_text import read_json
 from wdsctl.core.remote_catalogs.mirror import PARTIAL_SUFFIX_BYTES, Mirror, is_offsets_file, take_lock
 from wdsctl.core.remote_catalogs.pointer import PublishedFile
@@ -99,7 +99,7 @@ class PartialFile:
         sha256 = suffix[len(_MAGIC) :].hex()
         self._ranges = ranges = Mirror(folder, "").ranges_path(sha256)
         try:
-            with open(open_without_links(f"{ranges}.json"), "rb") as file:
+            with open_own(f"{ranges}.json") as file:
                 facts = read_json(file.read())
             self._file = PublishedFile(str(facts["name"]), len(data) - PARTIAL_SUFFIX_BYTES, sha256)
             url = _URLS.get(folder) or str(facts["url"])

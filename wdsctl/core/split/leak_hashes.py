@@ -93,7 +93,7 @@ def bucket_files(count: int) -> Iterator[list[BinaryIO]]:
     """Temporary files for the hashes, at most MAX_BUCKET_FILES."""
     with tempfile.TemporaryDirectory(prefix="wdsctl-leaks-") as folder, ExitStack() as files:
         paths = [os.path.join(folder, str(i)) for i in range(min(count, MAX_BUCKET_FILES))]
-        yield [files.enter_context(open(path, "w+b")) for path in paths]
+        yield [files.enter_context(open(path, "x+b")) for path in paths]
 
 
 def write_to_buckets(records: HashRecords, files: Sequence[BinaryIO]) -> None:

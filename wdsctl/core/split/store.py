@@ -18,6 +18,7 @@ from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.directories import resolve_parent
 from wdsctl.core.errors import translate_os_errors
 from wdsctl.core.files import remove_file, write_pieces
+from wdsctl.core.safe_open import open_named
 from wdsctl.core.split.assignment import Assignment
 from wdsctl.core.split_rules.excludes import Excludes
 from wdsctl.core.split_rules.rule import SplitRule, SplitRules
@@ -136,5 +137,5 @@ def _copy_path(prefix: str, data: bytes) -> str:
 
 
 def _read_key_file(file: str) -> bytes:
-    with translate_os_errors(file, "read"), open(file, "rb") as source:
+    with translate_os_errors(file, "read"), open_named(file) as source:
         return source.read()

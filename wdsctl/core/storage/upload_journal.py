@@ -13,8 +13,9 @@ from contextlib import contextmanager, suppress
 from hashlib import blake2b
 
 from wdsctl.core.errors import PermissionDenied, translate_os_errors
-from wdsctl.core.files import MALFORMED_ERRORS, make_folder, open_without_links, remove_file, write_pieces
+from wdsctl.core.files import MALFORMED_ERRORS, make_folder, open_own, remove_file, write_pieces
 from wdsctl.core.json_text import read_json
+from wdsctl.core.safe_open import open_named
 from wdsctl.core.storage.objects import PART_BYTES, ObjectStore, PendingUpload, StoredObject, Upload
 from wdsctl.core.urls import url_identity
 
@@ -25,7 +26,7 @@ _CONCURRENT_FILES = 4  # of a folder; each may hold a part of 16 MiB
 def put_file_journaled(store: ObjectStore, path: str, url: str, folder: str) -> StoredObject:
     """Write a local file, and keep the ID of the upload in `folder` until it is finished or aborted."""
     with journaled_upload(store, url, folder) as upload, translate_os_errors(path, "read"):
-        with open(path, "rb", buffering=0) as file:
+        with open_named(path) as file:
             while piece := file.read(PART_BYTES):
                 upload.write(piece)
         return upload.finish()
@@ -74,7 +75,7 @@ def abort_left_uploads(store: ObjectStore, folder: str, is_own: Callable[[str], 
     for name in sorted(os.listdir(folder)):
         if name.endswith(_SUFFIX):
             path = os.path.join(folder, name)
-            with translate_os_errors(path, "read"), open(open_without_links(path), "rb") as file:
+            with translate_os_errors(path, "read"), open_own(path) as file:
                 upload = _parse(file.read(), store.root)
             if upload is not None:
                 store.abort_upload(upload)

@@ -13,6 +13,7 @@ from wdsctl.core.importers.lerobot.metadata import INFO_FILE, read_robot_dataset
 from wdsctl.core.importers.lerobot.videos import video_files, videos_with_errors
 from wdsctl.core.json_text import read_json
 from wdsctl.core.progress import Progress
+from wdsctl.core.safe_open import open_below
 
 _MAX_LINE_BYTES = 16 << 20
 
@@ -50,7 +51,7 @@ def _image_findings(root: str, sequences: SequenceConfig, shards: Iterable[str])
     names = [name for name, dtype in sequences.features.items() if dtype == IMAGE]
     for shard in shards:
         try:
-            places = [place for place in map(_last_line(os.path.join(root, shard)).get, names) if place]
+            places = [place for place in map(_last_line(os.path.join(root, shard), root).get, names) if place]
             needed = {str(place["path"]): 0 for place in places}
             for place in places:
                 path = str(place["path"])
@@ -72,8 +73,8 @@ def _image_findings(root: str, sequences: SequenceConfig, shards: Iterable[str])
                 yield Finding(code="WDS231", severity="error", message=message, shard=shard)
 
 
-def _last_line(path: str) -> Any:
-    with open(path, "rb") as file:
+def _last_line(path: str, root: str) -> Any:
+    with open_below(path, root) as file:
         end = file.seek(0, os.SEEK_END)
         file.seek(max(0, end - _MAX_LINE_BYTES))
         return read_json(file.read().splitlines()[-1])

@@ -17,6 +17,7 @@ from transformers.trainer_utils import get_last_checkpoint
 from wdsctl.core.directories import resolve_parent
 from wdsctl.core.errors import LoaderError, UsageError
 from wdsctl.core.files import write_pieces
+from wdsctl.core.safe_open import open_named
 from wdsctl.loader.integrations.dcp import WholeJob
 from wdsctl.loader.integrations.sources import TrainSource, ValSource, open_loader
 from wdsctl.loader.loader import Loader
@@ -137,8 +138,8 @@ class LoaderStateCallback(TrainerCallback):  # type: ignore[misc] # transformers
         folder = self.checkpoint or os.path.join(args.output_dir, f"checkpoint-{state.global_step}")
         path = os.path.join(folder, STATE_FILE)
         try:
-            with open(path, encoding="utf-8") as file:
-                states = file.read()
+            with open_named(path) as file:
+                states = file.read().decode()
         except FileNotFoundError as error:
             raise LoaderError(
                 f"the checkpoint of step {state.global_step} has no state of the loader",

@@ -18,6 +18,7 @@ from wdsctl.core.dataset.config import DatasetConfig, read_config_text
 from wdsctl.core.dataset.location import DatasetLocation, data_folders
 from wdsctl.core.energon.meta import find_meta_file
 from wdsctl.core.errors import SampleFailed, UsageError
+from wdsctl.core.safe_open import open_named
 from wdsctl.core.samples.types import CRUDE, is_custom_type
 from wdsctl.core.yaml_files.document import parse_yaml
 from wdsctl.loader.samples import BASE_FIELDS, CrudeSample, admit_sample_type, find_sample_factory, find_sample_type
@@ -193,8 +194,8 @@ def _execute_file(path: str, text: bytes) -> dict[str, Any]:
 
 def _read_code(path: str) -> bytes:
     try:
-        with open(path, "rb") as file:
+        with open_named(path) as file:
             return file.read()
     except OSError as error:
-        message = f"cannot read the code that dataset.yaml names: {error.strerror}"
+        message = f"cannot read the code that dataset.yaml names: {error.strerror or error}"
         raise UsageError(message, where=path, hint="put the file next to dataset.yaml", code="WDS222") from error

@@ -206,7 +206,7 @@ def open_random_access(path: str) -> Any:
     """Open a file for Arrow's readers: mapped, or read by ranges at a URL."""
     arrow = import_arrow_module("pyarrow", "an Arrow file")
     if not is_url(path):
-        return arrow.memory_map(path)
+        return arrow.BufferReader(arrow.py_buffer(source_files.map_source(path)))
     return arrow.PythonFile(source_files.open_file(path, buffer_bytes=_STORE_BUFFER_BYTES), "r")
 
 

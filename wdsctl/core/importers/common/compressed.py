@@ -11,6 +11,7 @@ import io
 import lzma
 import zlib
 from collections.abc import Callable
+from functools import partial
 from types import MappingProxyType
 from typing import IO, Any, BinaryIO, cast
 
@@ -20,13 +21,11 @@ from wdsctl.core.importers.common.arrow import import_arrow_module
 from wdsctl.core.importers.protocol import damaged_file_error
 from wdsctl.core.storage import source_files
 from wdsctl.core.tar_header import COMPRESSION_HEAD_BYTES, detect_compression
-from wdsctl.core.urls import is_url
 
 #: What decompressing a truncated or damaged stream raises. OSError: also an error of reading the file.
 DAMAGE_ERRORS = (EOFError, OSError, ValueError, zlib.error, lzma.LZMAError)
 
-_ARROW_CODECS = ("zstd", "lz4")
-_OPENERS: MappingProxyType[str, Callable[[Any, str], Any]] = MappingProxyType(
+_OPENERS: MappingProxyType[str, Callable[[BinaryIO], Any]] = MappingProxyType(
     {"gzip": gzip.open, "bzip2": bz2.open, "xz": lzma.open}
 )
 _CHUNK_BYTES = 1 << 20
@@ -45,11 +44,35 @@ def open_decompressed(path: str) -> IO[bytes]:
     packed = detect_file_compression(path)
     if not packed:
         return source_files.open_file(path)
-    opened: Any = source_files.open_file(path) if is_url(path) else path
-    if packed in _ARROW_CODECS:
+    open_stream = _OPENERS.get(packed)
+    if open_stream is None:
         arrow = import_arrow_module("pyarrow", f"{packed} compression")
-        return cast("IO[bytes]", arrow.input_stream(opened, compression=packed))
-    return cast("IO[bytes]", _OPENERS[packed](opened, "rb"))
+        open_stream = partial(arrow.input_stream, compression=packed)
+    file = source_files.open_file(path)
+    try:
+        return cast("IO[bytes]", _Decompressor(open_stream(file), file))
+    except BaseException:  # also on Ctrl-C: no caller can close the file yet
+        file.close()
+        raise
+
+
+class _Decompressor:
+    """A stream of the content of a file that closes the file, which the libraries' streams leave open."""
+
+    def __init__(self, stream: Any, file: BinaryIO) -> None:
+        self._stream = stream
+        self._file = file
+        self.read = stream.read
+
+    def __enter__(self) -> _Decompressor:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        with self._file:
+            self._stream.close()
 
 
 def open_text_file(path: str, offset: int = 0) -> BinaryIO:

@@ -25,6 +25,7 @@ from wdsctl.core.errors import DatasetError
 from wdsctl.core.importers.common import arrow
 from wdsctl.core.importers.lerobot.metadata import INDEX_COLUMNS, Episode, Feature, RobotDataset, open_parquet_file
 from wdsctl.core.importers.protocol import damaged_file_error
+from wdsctl.core.safe_open import name_source
 from wdsctl.core.samples.naming import KEY_COLUMN
 from wdsctl.core.text import path_for_message
 
@@ -84,6 +85,7 @@ def table_images(dataset: RobotDataset, table: FrameTable) -> Iterator[bytes]:
     a column of another type.
     """
     path = os.path.join(dataset.root, table.path)
+    name_source(dataset.root)  # also in worker processes
     with arrow.translate_arrow_errors(path):
         file = open_parquet_file(path)
         _check_columns(dataset, file.schema_arrow, path)
@@ -116,6 +118,7 @@ def frame_lines(
     column of another type.
     """
     path = os.path.join(dataset.root, table.path)
+    name_source(dataset.root)  # also in worker processes
     with arrow.translate_arrow_errors(path):
         file = open_parquet_file(path)
         _check_columns(dataset, file.schema_arrow, path)

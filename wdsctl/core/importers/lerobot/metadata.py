@@ -19,6 +19,7 @@ from wdsctl.core.importers.common import arrow
 from wdsctl.core.importers.common.files import resolve_reference
 from wdsctl.core.importers.protocol import damaged_file_error, read_json_object
 from wdsctl.core.json_text import read_json
+from wdsctl.core.safe_open import name_source
 from wdsctl.core.samples.fields import did_you_mean
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message
@@ -99,6 +100,7 @@ def read_robot_dataset(
     Raises InputError WDS235 for an unknown version, DatasetError WDS233 for damaged metadata, WDS234 for a feature that
     wdsctl does not read, WDS230 for a path outside of the root.
     """
+    name_source(root)
     info_file = os.path.join(root, INFO_FILE)
     info = read_json_object(info_file)
     version = info.get("codebase_version")
@@ -279,7 +281,7 @@ def open_parquet_file(path: str) -> Any:
     """Open a Parquet file. Raises UsageError WDS236 without pyarrow, and pyarrow's errors."""
     parquet = arrow.import_arrow_module("pyarrow.parquet", "a LeRobot dataset")
     with translate_os_errors(path, "read"):
-        return parquet.ParquetFile(path, memory_map=True, pre_buffer=False)
+        return parquet.ParquetFile(arrow.open_random_access(path), pre_buffer=False)
 
 
 # ------------------------------------------------------------------------------------------------------------- helpers

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, cast
 from wdsctl.core.errors import UsageError, WdsctlError, translate_os_errors
 from wdsctl.core.media.byte_range import ReadAt
 from wdsctl.core.random_access import RandomAccessFile
+from wdsctl.core.safe_open import open_named
 from wdsctl.core.urls import is_url
 from wdsctl.loader.samples.lazy_part import LazyPart
 
@@ -128,7 +129,7 @@ class FileSource:
 
     def open(self) -> io.IOBase:
         with translate_os_errors(self.path, "read"):
-            return open(self.path, "rb")
+            return cast("io.IOBase", open_named(self.path))
 
     def __repr__(self) -> str:
         return repr(self.path)
