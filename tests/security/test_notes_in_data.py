@@ -12,19 +12,22 @@ import pytest
 
 from tests.build import some_shards
 from tests.core.traces import a_source, a_writer
-from wdsctl.core.errors import CatalogError, UsageError, WdsctlError
+from wdsctl.core.dataset.location import locate
+from wdsctl.core.errors import CatalogError, PermissionDenied, UsageError, WdsctlError
 from wdsctl.core.executors.array_job import merge_job, plan_job, report_job
 from wdsctl.core.executors.array_task import run_task
 from wdsctl.core.executors.job_folder import JOB_FILE, Job
 from wdsctl.core.index.index import index
 from wdsctl.core.offsets.read import Offsets
-from wdsctl.core.progress import SilentProgress
+from wdsctl.core.progress import SILENT_PROGRESS, SilentProgress
 from wdsctl.core.remote_catalogs import ranges
 from wdsctl.core.safe_open import ALLOW_PATH_VARIABLE, check_store
 from wdsctl.core.trace import SourceFacts
 from wdsctl.core.trace.format import RunFacts, encode_preamble, run_facts_to_json
 from wdsctl.core.trace.read import Flaw, open_trace_file
 from wdsctl.core.trace.trace import TraceOptions, query_trace
+from wdsctl.core.views.definition import ViewDefinition, parse_definition
+from wdsctl.core.views.select import evaluate_stored
 
 
 @pytest.fixture
@@ -166,6 +169,29 @@ def test_url_is_allowed_as_the_hint_names_it(monkeypatch: pytest.MonkeyPatch) ->
     check_store("s3://bucket/images", "/data", "dataset.yaml")
     with pytest.raises(WdsctlError):
         check_store("s3://bucket/images2", "/data", "dataset.yaml")
+
+
+def test_stored_view_reads_no_keys_from_elsewhere_after_its_check(
+    tmp_path: Path, indexed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys, private = Path(indexed, "keys.txt"), tmp_path / "private.txt"
+    private.write_text("000001\n")
+    keys.symlink_to(private)  # by the time that the file is opened
+    stored = ViewDefinition(keys=str(keys))
+    monkeypatch.setattr("wdsctl.core.safe_open.is_beneath", lambda *_: True)
+
+    with pytest.raises(PermissionDenied, match="leads out of"):
+        evaluate_stored(locate(indexed), stored, SILENT_PROGRESS)
+
+    keys.unlink()
+    keys.write_text("000002\n")
+    assert evaluate_stored(locate(indexed), stored, SILENT_PROGRESS).samples == 1
+
+
+@pytest.mark.parametrize("text", ['{"keys": 5}', '{"where": ["size"]}', '{"sample": null}'])
+def test_stored_view_with_values_of_other_types_is_damaged(text: str) -> None:
+    with pytest.raises(TypeError):
+        parse_definition(text)
 
 
 @pytest.fixture

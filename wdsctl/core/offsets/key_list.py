@@ -18,7 +18,7 @@ from wdsctl.core.array_types import Int64Array
 from wdsctl.core.dataset.shard_names import is_jsonl_name
 from wdsctl.core.errors import DatasetError, InputError, translate_os_errors
 from wdsctl.core.offsets.key_table import DuplicateKey, KeyColumns, KeyTable, are_equal, hash_keys
-from wdsctl.core.safe_open import open_file_beneath
+from wdsctl.core.safe_open import open_below, open_file_beneath
 from wdsctl.core.storage.source_files import forget_listings, open_file
 from wdsctl.core.urls import is_url
 
@@ -140,15 +140,17 @@ class SampleSelector(NamedTuple):
     position: int | None = None
 
 
-def read_sample_list(path: str) -> Iterator[SampleSelector]:
+def read_sample_list(path: str, folder: str = "") -> Iterator[SampleSelector]:
     """The samples that a file names, in its order; `-` reads stdin. Blank lines are ignored.
+
+    `folder`: the folder that must contain the file if data names it; empty if the user does.
 
     Lines may end in CRLF, and the file may begin with a BOM. Bytes that are no UTF-8 stand for keys with `\\xNN`, as
     the catalog stores them. In a `.jsonl` file, each line is an object with `key`, and optionally `shard` and
     `position`. Raises InputError, StorageError and PermissionDenied.
     """
     is_json = is_jsonl_name(path)
-    with _opened(path) as file:
+    with _opened(path, folder) as file:
         for number, line in enumerate(file, 1):
             text = line.removeprefix(_BOM) if number == 1 else line
             text = text.rstrip(b"\r\n")
@@ -161,12 +163,15 @@ def read_sample_list(path: str) -> Iterator[SampleSelector]:
 
 
 @contextmanager
-def _opened(path: str) -> Iterator[BinaryIO]:
+def _opened(path: str, folder: str) -> Iterator[BinaryIO]:
     if path == STDIN_PATH:
         yield sys.stdin.buffer
         return
     forget_listings()
-    with translate_os_errors(path, "read"), open_file(path) if is_url(path) else open(path, "rb") as file:
+    with (
+        translate_os_errors(path, "read"),
+        open_file(path) if is_url(path) else open_below(path, folder) if folder else open(path, "rb") as file,
+    ):
         yield file
 
 

@@ -50,7 +50,10 @@ def _shell_quoted(text: str) -> str:
 
 def parse_definition(text: str) -> ViewDefinition:
     """Parse the result of `as_text`. Raises ValueError or TypeError."""
-    return ViewDefinition(**read_json(text))
+    definition = ViewDefinition(**read_json(text))
+    if {type(value) for name, value in asdict(definition).items() if name != "seed"} != {str}:
+        raise TypeError
+    return definition
 
 
 def parse_sample(text: str) -> Fraction | int:

@@ -21,7 +21,7 @@ from wdsctl.core.errors import InputError, UsageError
 from wdsctl.core.hashing import derive_seed, hash_values
 from wdsctl.core.offsets.key_list import SampleSelector, read_sample_list
 from wdsctl.core.progress import Progress
-from wdsctl.core.safe_open import check_beneath, check_store
+from wdsctl.core.safe_open import check_store
 from wdsctl.core.samples.naming import INDEX_BITS
 from wdsctl.core.text import pluralize
 from wdsctl.core.urls import is_url, redact_secrets
@@ -84,13 +84,15 @@ def evaluate_stored(
 
     Also raises PermissionDenied WDS409.
     """
-    if definition.keys:
-        if is_url(definition.keys):
-            check_store(definition.keys, location.root, redact_secrets(definition.keys))
-        else:
-            check_beneath(definition.keys, location.root)
+    if is_url(definition.keys):
+        check_store(definition.keys, location.root, redact_secrets(definition.keys))
     return evaluate_definition(
-        location, definition, progress, skip_unknown=skip_unknown, timeout_seconds=timeout_seconds
+        location,
+        definition,
+        progress,
+        skip_unknown=skip_unknown,
+        timeout_seconds=timeout_seconds,
+        key_folder=location.root,
     )
 
 
@@ -101,8 +103,9 @@ def evaluate_definition(
     *,
     skip_unknown: bool = False,
     timeout_seconds: float = 0,
+    key_folder: str = "",
 ) -> EvaluatedView:
-    """The samples that currently meet a definition.
+    """The samples that currently meet a definition. `key_folder`: where a file of keys must be; empty for anywhere.
 
     Raises UsageError WDS332 for a query or expression that is wrong, WDS334 if one takes longer than the timeout (0:
     none), InputError for unknown keys (unless `skip_unknown`) and an unknown split, CatalogError if the catalog cannot
@@ -125,7 +128,7 @@ def evaluate_definition(
         chosen = intersect_selections(chosen, _select_ids(np.frombuffer(ids, np.int64), shards, "--sql"))
     if definition.keys:
         progress.phase("look up keys")
-        ids, count, unknown = _look_up_keys(location, read_sample_list(definition.keys), shards)
+        ids, count, unknown = _look_up_keys(location, read_sample_list(definition.keys, key_folder), shards)
         if count and not skip_unknown:
             raise _unknown_keys_error(location, definition.keys, count, unknown)
         chosen = intersect_selections(chosen, _select_ids(np.frombuffer(ids, np.int64), shards, "--keys"))
