@@ -16,6 +16,9 @@ from typing import NamedTuple
 import pytest
 
 from tests.build import a_dataset, samples
+from tests.core.traces import a_source
+from tests.security.test_notes_in_data import note_partial_offsets, trace_of
+from tests.security.test_sources_behind_links import FORMS
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.prepare.request import PrepareRequest
 
@@ -299,4 +302,34 @@ def test_training_on_hostile_dataset_stays_inside_and_hostile_blends_are_refused
 
     assert [each for each in results[:2] if each.stdout != "done\n"] == []
     assert [each for each in results[2:] if each.code == 0] == []
+    assert world.is_untouched()
+
+
+def test_other_sources_and_notes_stay_inside(world: World) -> None:
+    """Files of other formats, of which one is a link; a trace, a partial file and a job that name other places."""
+    programs = []
+    for form, (write, name) in FORMS.items():
+        source, target = world.inside / form, world.outside / form
+        source.mkdir()
+        write(source)
+        shutil.move(source / name, target)
+        (source / name).symlink_to(target)
+        programs.append(("prepare", str(source), str(world.inside / f"made-{form}"), "--no-input", "--workers", "1"))
+    zipped = world.inside / "zipped"
+    zipped.mkdir()
+    shutil.make_archive(str(zipped / "a"), "zip", world.outside / "shards")
+    (zipped / "1.txt").symlink_to(world.outside / "secret.txt")
+    programs.append(("prepare", str(zipped), str(world.inside / "made-zipped"), "--no-input"))
+    for number, root in enumerate((str(world.outside / "shards"), "http://127.0.0.1:9/x")):
+        traces = trace_of(world.inside / f"traces{number}", a_source(root=root))
+        programs.append(("trace", traces, "--step", "0", "--out", str(world.inside / f"out{number}")))
+    data = a_prepared_dataset(world)
+    note_partial_offsets(data / ".wdsctl", "http://127.0.0.1:9/internal")
+    programs += [("inspect", str(data), "--samples", "1"), ("LOADING", str(data), "0")]
+
+    results = world.run(*programs)
+
+    assert [each for each in results if "Traceback (most recent call last)\n  File" in each.stderr] == []
+    for form in FORMS:
+        (world.outside / form).unlink()
     assert world.is_untouched()
