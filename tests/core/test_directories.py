@@ -34,7 +34,6 @@ ALLOWED = {
     ),
     "core/storage/cache_layers.py": "locks and copies in the cache folder of fsspec, which the user names",
     "core/trace/read.py": "copies in a temporary folder of its own",
-    "core/split/leak_hashes.py": "files in a temporary folder of its own",
     "loader/energon/epathlib.py": "EPath: the user's own program copies and moves its own files",
     "loader/stores/disk_cache_folder.py": "the cache: folders of this user alone (0700), checked",
     "loader/stores/disk_cache.py": "files in the cache's own folder",
@@ -46,11 +45,9 @@ ALLOWED = {
 #: Modules that call `sqlite3.connect`, and for what.
 CONNECTS = {
     "core/sqlite_file.py": "the door",
-    "core/catalog/database_file.py": "immutable files, to read",
     "core/catalog/ledger_file.py": "in memory",
     "core/catalog/rows.py": "in memory",
     "core/export/energon.py": "Energon's index, a draft in a folder that is held",
-    "core/remote_catalogs/publish.py": "the ledger of a mirror, which is locked while it is copied",
     "core/views/where.py": "in memory",
     "core/compare/samples.py": "a nameless file of SQLite's own",
 }

@@ -307,7 +307,7 @@ def test_training_on_hostile_dataset_stays_inside_and_hostile_blends_are_refused
 
 def test_other_sources_and_notes_stay_inside(world: World) -> None:
     """Files of other formats, of which one is a link; a trace, a partial file and a job that name other places."""
-    programs = []
+    programs: list[Sequence[str]] = []
     for form, (write, name) in FORMS.items():
         source, target = world.inside / form, world.outside / form
         source.mkdir()

@@ -10,7 +10,7 @@ from textwrap import dedent
 import pytest
 
 from wdsctl.core.energon.migrate import EnergonUse, MigrationReport, migrate, migrate_text
-from wdsctl.core.errors import InputError
+from wdsctl.core.errors import InputError, StorageError
 
 
 def rewrite(program: str) -> str:
@@ -260,3 +260,11 @@ def test_other_paths_are_refused(name: str, tmp_path: Path) -> None:
 
     with pytest.raises(InputError):
         migrate(str(tmp_path / name))
+
+
+def test_pipe_in_place_of_program_is_refused_without_waiting(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "train.py")
+
+    for path in (tmp_path, tmp_path / "train.py"):
+        with pytest.raises(StorageError, match="not a regular file"):
+            migrate(str(path))
