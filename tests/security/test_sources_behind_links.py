@@ -113,11 +113,11 @@ FORMS: dict[str, tuple[Callable[[Path], None], str]] = {
 }
 
 
-def convert_folder(source: Path, made: Path, form: str) -> bytes:
+def convert_folder(source: Path, dest: Path, form: str) -> bytes:
     """Convert a source; return all bytes of the result."""
     name = "imagefolder" if form == "class-names" else form.partition("-")[0]
-    convert([str(source)], str(made), ConvertRequest(from_format=name))
-    return b"".join(path.read_bytes() for path in made.rglob("*") if path.is_file())
+    convert([str(source)], str(dest), ConvertRequest(from_format=name))
+    return b"".join(path.read_bytes() for path in dest.rglob("*") if path.is_file())
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -219,7 +219,7 @@ def test_zip_that_is_link_out_of_source_is_not_unpacked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("has_links", [True, False])
-def test_links_beside_zip_are_not_copied_from_elsewhere(
+def test_links_next_to_zip_are_not_copied_from_elsewhere(
     tmp_path: Path, has_links: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, private = tmp_path / "source", tmp_path / "private.txt"
