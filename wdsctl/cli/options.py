@@ -20,7 +20,7 @@ from wdsctl.cli.completion import add_completers
 from wdsctl.cli.errors import is_configured
 from wdsctl.cli.formatting import fit_epilog
 from wdsctl.cli.output import Output
-from wdsctl.core.errors import InputError, OptionConflict, UsageError
+from wdsctl.core.errors import InputError, OptionConflict, UsageError, refuse_without_effect
 from wdsctl.core.invocation import parse_size_bytes
 
 #: Metavars of arguments and options that are paths.
@@ -343,6 +343,7 @@ def with_common(function: Callable[..., int]) -> Callable[..., int]:
     def run(values: dict[str, Any], common: CommonOptions) -> int:
         breaks_lock = values.pop("break_lock", False)
         executor, ray_address = values.pop("executor", "local"), values.pop("ray_address", None)
+        refuse_without_effect(("--ray-address", ray_address, "--executor ray", executor == "ray"))
         with (
             _break_lock(common) if breaks_lock else nullcontext(),
             _use_ray(common, ray_address, values) if executor == "ray" else nullcontext(),

@@ -108,6 +108,21 @@ class OptionConflict(UsageError):  # noqa: N818 - the noun is the error
         self.options, self.are_exclusive = tuple(options), are_exclusive
 
 
+def refuse_without_effect(*options: tuple[str, object, str, object]) -> None:
+    """Raise OptionConflict for an option without effect in this request: it would mislead.
+
+    Each of `options`: a flag (or with a value: `--on-error keep`), whether it is given, what it needs to have an
+    effect, and whether that is given.
+    """
+    for flag, is_given, needed, is_met in options:
+        if is_given and not is_met:
+            raise OptionConflict(
+                f"{flag} has no effect without {needed}",
+                options=(flag.split()[0],),
+                hint=f"add {needed}, or omit {flag}",
+            )
+
+
 class InputError(WdsctlError):
     exit_code = 3
     code = "WDS002"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from wdsctl.cli import options
+from wdsctl.core.errors import OptionConflict
 from wdsctl.core.invocation import worker_count
 
 if TYPE_CHECKING:
@@ -60,6 +61,13 @@ def command(
     from wdsctl.cli.progress import show_progress
     from wdsctl.core.compare.checksum import checksum, verify_checksums
 
+    if check is not None and again:
+        raise OptionConflict(
+            "--again has no effect with --check, which always reads all shards",
+            options=("--again", "--check"),
+            are_exclusive=True,
+            hint="omit --again",
+        )
     count = worker_count(workers)
     with ExitStack() as open_:
         progress = open_.enter_context(show_progress(common.output, is_streaming=not common.json))

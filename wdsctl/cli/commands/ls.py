@@ -65,6 +65,14 @@ def command(
             are_exclusive=True,
             hint="pass only one of them",
         )
+    layout = next((flag for flag, is_given in {"--long": long, "--null": null}.items() if is_given), "")
+    if common.json and layout:
+        raise OptionConflict(
+            f"{layout} has no effect with --json, which has all columns",
+            options=(layout, "--json"),
+            are_exclusive=True,
+            hint=f"omit {layout}",
+        )
     with open_listing(root, prefix, what=kinds[0] if kinds else "shards", split=split, catalog=catalog) as listing:
         texts = (
             listing_document(listing)

@@ -256,9 +256,10 @@ def command(
         wait=wait,
     )
     if dest is None:
+        unfit = {**sample_options(prepare_request), "--explain": explain}
         with show_progress(common.output) as progress:
             folder_report = index_if_media_folder(
-                spec, request, catalog=catalog, wait=wait, unfit=sample_options(prepare_request), progress=progress
+                spec, request, catalog=catalog, wait=wait, unfit=unfit, progress=progress
             )
         if folder_report is not None:
             common.output.answer("prepare", folder_report, render_media_folder_index, names=[folder_report.catalog])

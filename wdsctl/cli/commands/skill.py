@@ -11,6 +11,7 @@ import typer
 
 from wdsctl.cli import options
 from wdsctl.cli.formatting import display_path
+from wdsctl.core.errors import refuse_without_effect
 from wdsctl.core.version import VERSION
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ def command(
     """Print how to use this version, as a skill for coding agents."""
     from wdsctl.cli.skill_text import SKILL_NAME, skill_text
 
+    refuse_without_effect(("--force", force, "--install DIR", install))
     text = skill_text()
     report = SkillReport(name=SKILL_NAME, version=VERSION, text=text)
     if install is None:

@@ -142,19 +142,16 @@ def create(
     """Create a view of the samples that match."""
     from wdsctl.cli.progress import show_progress
     from wdsctl.core.dataset.view_root import parse_views
-    from wdsctl.core.errors import OptionConflict
+    from wdsctl.core.errors import refuse_without_effect
     from wdsctl.core.storage.source_files import absolute
     from wdsctl.core.views.definition import STDIN, ViewDefinition
     from wdsctl.core.views.views import create_view
 
-    for flag, is_given, needed, other in (
-        ("--seed", seed != 0, "--sample", sample),
+    refuse_without_effect(
+        ("--seed", seed, "--sample", sample),
         ("--unknown", unknown != "error", "--keys", keys),
-    ):
-        if is_given and not other:
-            raise OptionConflict(
-                f"{flag} has no effect without {needed}", options=(flag,), hint=f"add {needed}, or omit {flag}"
-            )
+        ("--timeout", timeout is not None, "--where or --sql", where or sql),
+    )
     root, (name,) = parse_views(root, [name], catalog)
     path = absolute(keys) if keys and keys != STDIN else keys
     definition = ViewDefinition(where=where, sql=sql, keys=path, split=split or "", sample=sample, seed=seed)
@@ -255,12 +252,14 @@ def export(
     from wdsctl.cli.output import write_plain
     from wdsctl.core.dataset.shard_names import is_jsonl_name
     from wdsctl.core.dataset.view_root import parse_views
-    from wdsctl.core.errors import UsageError
+    from wdsctl.core.errors import UsageError, refuse_without_effect
     from wdsctl.core.views.show import export_view, iter_exported_names
 
+    is_file = bool(out) and out != "-"
+    refuse_without_effect(("--force", force, "-o FILE", is_file))
     root, (name,) = parse_views(root, [name], catalog)
     chosen = form or ("jsonl" if out and is_jsonl_name(out) else "txt")
-    if out and out != "-":
+    if out and is_file:
         report = export_view(root, name, out, chosen, catalog=catalog, overwrite=force or common.yes)
         common.output.answer("view export", report, render_view_export, names=[report.out])
         return 0

@@ -26,7 +26,15 @@ from wdsctl.core.dataset.location import (
 )
 from wdsctl.core.dataset.lock import describe_lock_holder, hold_lock
 from wdsctl.core.dataset.shard_names import compressed_format, unpack_command
-from wdsctl.core.errors import CatalogError, Finding, InputError, UsageError, WdsctlError, translate_os_errors
+from wdsctl.core.errors import (
+    CatalogError,
+    Finding,
+    InputError,
+    OptionConflict,
+    UsageError,
+    WdsctlError,
+    translate_os_errors,
+)
 from wdsctl.core.safe_open import check_beneath
 from wdsctl.core.shards.list import list_shards
 from wdsctl.core.shards.survey import find_outside_shard, has_in_place_shards, has_shards, has_tars
@@ -119,6 +127,17 @@ def _datasets_in(location: DatasetLocation) -> list[str]:
     with translate_os_errors(location.root, "read"), os.scandir(location.root) as entries:
         names = sorted(entry.name for entry in entries)
     return [name for name in names if os.path.exists(os.path.join(location.root, name, META_FOLDER, "catalog.sqlite"))]
+
+
+def media_folder_option_error(flag: str, path: str) -> OptionConflict:
+    """The error of an option about samples, for a folder of media at `path`."""
+    return OptionConflict(
+        f"{flag} needs samples, which a media folder does not have",
+        options=(flag,),
+        where=path,
+        hint=f"omit {flag}; or write the files into shards: {shell_command('prepare', path, 'DEST')}",
+        code="WDS322",
+    )
 
 
 def is_media_folder(root: str, catalog: str | None = None, *, media_requested: bool = False) -> bool:

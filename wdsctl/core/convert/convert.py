@@ -62,7 +62,7 @@ from wdsctl.core.dataset.location import CONVERSION_FOLDER, FINISHED_FILE, PLAN_
 from wdsctl.core.dataset.lock import lock_dataset
 from wdsctl.core.dataset.remote_lock import hold_remote_marker
 from wdsctl.core.dataset.view_root import parse_root
-from wdsctl.core.errors import DatasetError, OptionConflict, UsageError, WdsctlError
+from wdsctl.core.errors import DatasetError, OptionConflict, UsageError, WdsctlError, refuse_without_effect
 from wdsctl.core.export.hub import check_split_names
 from wdsctl.core.files import make_folder, remove_empty_folder
 from wdsctl.core.invocation import describe_request
@@ -178,21 +178,19 @@ def check_request(request: ConvertRequest, sources: int) -> None:
     target = exporters.get_exporter(request.target)
     if not sources:
         raise UsageError("missing SOURCE", hint="pass the source and the destination: `wdsctl convert SOURCE... DEST`")
-    if request.seed and request.order != "shuffle":
-        raise OptionConflict("--seed needs --shuffle", options=("--seed",), hint="add --shuffle, or omit --seed")
     is_polylithic = request.layout in ("polylithic", "auto")
+    is_encoding = request.image or request.audio
+    refuse_without_effect(
+        ("--seed", request.seed, "--shuffle", request.order == "shuffle"),
+        ("--media", request.media, "--layout polylithic", is_polylithic),
+        ("--on-error keep", request.on_error == "keep", "--image, --max-side or --audio", is_encoding),
+    )
     if is_polylithic and target.name != "shards":
         raise OptionConflict(
             f"--layout {request.layout} can only write shards",
             options=("--layout", "--to"),
             are_exclusive=True,
             hint="omit --to, for example `--layout polylithic --media mp4,wav`",
-        )
-    if request.media and not is_polylithic:
-        raise OptionConflict(
-            "--media needs --layout polylithic",
-            options=("--media",),
-            hint="add --layout polylithic, or omit --media",
         )
     if request.primary != "tar" and not is_polylithic:
         raise OptionConflict(

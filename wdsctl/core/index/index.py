@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from wdsctl.core.catalog.history import record_run
 from wdsctl.core.catalog.ledger_file import has_quarantine
-from wdsctl.core.catalog.presence import check_not_incomplete, is_media_folder
+from wdsctl.core.catalog.presence import check_not_incomplete, is_media_folder, media_folder_option_error
 from wdsctl.core.catalog.read import Catalog, has_splits
 from wdsctl.core.catalog.stage import CatalogStage, stage_catalog
 from wdsctl.core.dataset.location import (
@@ -374,13 +374,7 @@ def index_if_media_folder(
     given: dict[str, object] = {"--key": request.key, "--key-until": request.key_until, **unfit}
     name = next((name for name, is_given in given.items() if is_given), "")
     if name:
-        raise OptionConflict(
-            f"{name} needs samples, which a media folder does not have",
-            options=(name,),
-            where=spec.root,
-            hint=f"omit {name}; or write the files into shards: {shell_command('prepare', spec.root, 'DEST')}",
-            code="WDS322",
-        )
+        raise media_folder_option_error(name, spec.root)
     if request.missing == "keep":
         raise OptionConflict(
             "the catalog of a media folder cannot keep missing files",

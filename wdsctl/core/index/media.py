@@ -23,6 +23,7 @@ from wdsctl.core.index.media_unit import (
 )
 from wdsctl.core.index.request import MediaReport, MediaRequest, MediaState, media_report
 from wdsctl.core.jobs import UnitSize, make_executor, run_units
+from wdsctl.core.media.kinds import part_kind
 from wdsctl.core.media.selection import parse_media_selection
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.progress import Progress
@@ -55,7 +56,15 @@ def resolve_media_settings(request: MediaRequest, before: MediaSettings | None) 
         return MediaSettings(before.selection, keyframes=True)
     if request.selection is None:
         return before
-    return MediaSettings(parse_media_selection(request.selection).text, request.keyframes)
+    selection = parse_media_selection(request.selection)
+    kinds = {part_kind(extension) for extension in selection.extensions}
+    if request.keyframes and not selection.globs and kinds and kinds <= {"image", "audio"}:
+        raise OptionConflict(
+            f"--media-index has no effect with --media {selection.text}, which selects no videos",
+            options=("--media-index",),
+            hint=f"add videos, for example `--media {selection.text},mp4`, or omit --media-index",
+        )
+    return MediaSettings(selection.text, request.keyframes)
 
 
 def check_media_request(location: DatasetLocation, request: MediaRequest) -> None:

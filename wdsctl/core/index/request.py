@@ -11,7 +11,14 @@ from wdsctl.core.catalog.totals import MediaSummary, Totals, media_counts
 from wdsctl.core.catalog.values import MediaSettings, read_media_settings
 from wdsctl.core.dataset.location import DatasetLocation, shell_command_at
 from wdsctl.core.dataset.root_spec import ShardSelection
-from wdsctl.core.errors import CatalogError, Finding, OptionConflict, PermissionDenied, StorageError, UsageError
+from wdsctl.core.errors import (
+    CatalogError,
+    Finding,
+    PermissionDenied,
+    StorageError,
+    UsageError,
+    refuse_without_effect,
+)
 from wdsctl.core.samples.naming import KeyRuleName
 
 if TYPE_CHECKING:
@@ -36,13 +43,12 @@ class ColumnRequest:
     trust_code: bool = False
 
     def __post_init__(self) -> None:
-        """Raise OptionConflict for `on_error` without functions: a column keeps what it was first computed with."""
-        if self.on_error == "zero" and not self.functions:
-            raise OptionConflict(
-                "--on-error zero has no effect without --column",
-                options=("--on-error",),
-                hint="add --column NAME=MODULE:FUNCTION, or omit --on-error",
-            )
+        """Raise OptionConflict for options about functions without any: a column keeps what it was computed with."""
+        column = "--column NAME=MODULE:FUNCTION"
+        refuse_without_effect(
+            ("--on-error zero", self.on_error == "zero", column, self.functions),
+            ("--trust-code", self.trust_code, column, self.functions),
+        )
 
 
 def parse_column_options(texts: Sequence[str]) -> dict[str, str]:

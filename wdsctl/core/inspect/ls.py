@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from wdsctl.core.catalog.browse import CatalogBrowser
+from wdsctl.core.catalog.presence import media_folder_option_error
 from wdsctl.core.catalog.values import SampleLocation, SplitMembers
 from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.inspect.get import locate_indexed, select_members
@@ -68,6 +69,9 @@ def open_listing(
     """
     location, view = locate_indexed(root, catalog)
     with CatalogBrowser(location.catalog) as browser:
+        name = f"--{what}" if what != "shards" else "" if split is None else "--split"
+        if browser.is_media_folder and name:
+            raise media_folder_option_error(name, location.display_path)
         members = select_members(location, browser, view, split)
         arguments = (location, browser, prefix, what, members)
         yield DatasetListing(location.display_path, what, _list_entries(*arguments), _list_names(*arguments))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from wdsctl.core.catalog.presence import is_media_folder
 from wdsctl.core.dataset.view_root import is_blend_file, parse_root
-from wdsctl.core.errors import OptionConflict
+from wdsctl.core.errors import OptionConflict, refuse_without_effect
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 
 if TYPE_CHECKING:
@@ -49,18 +49,10 @@ class InspectRequest:
                 are_exclusive=True,
                 hint="pass --stats --random N to read the parts of N samples",
             )
-        if self.seed is not None and self.random is None and not self.stats:
-            raise OptionConflict(
-                "--seed has no effect without --random or --stats",
-                options=("--seed",),
-                hint="add --random N, or --stats",
-            )
-        if self.shard is not None and self.key is None:
-            raise OptionConflict(
-                "--shard has no effect without --key",
-                options=("--shard",),
-                hint="add --key KEY; `wdsctl ls` lists shards",
-            )
+        refuse_without_effect(
+            ("--seed", self.seed is not None, "--random N or --stats", self.random is not None or self.stats),
+            ("--shard", self.shard is not None, "--key KEY", self.key is not None),
+        )
         if self.split is not None and (self.key is not None or not (choices or self.stats or is_blend)):
             raise OptionConflict(
                 "--split needs --samples, --random or --stats",

@@ -18,6 +18,7 @@ from wdsctl.core.media.selection import parse_media_selection
 from wdsctl.core.prepare.archives import check_no_unread_archives
 from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.prepare.source import (
+    IN_PLACE,
     RAW_FOLDER,
     SourceForm,
     check_is_raw_folder,
@@ -38,7 +39,14 @@ def conversion_request(form: SourceForm, request: PrepareRequest) -> ConvertRequ
     others: tuple[tuple[Mapping[str, object], str], ...] = (
         (_raw_options(request), "raw files"),
         ({"--exclude": request.index.exclude}, "shards"),
-        ({"--catalog": request.catalog, "--key-until": request.index.key_until}, "shards and raw files"),
+        (
+            {
+                "--catalog": request.catalog,
+                "--key-until": request.index.key_until,
+                "--missing": request.index.missing != "error",
+            },
+            "shards and raw files",
+        ),
     )
     for options, these in others:
         for name, is_given in options.items():
@@ -118,21 +126,39 @@ def _raw_options(request: PrepareRequest) -> dict[str, bool]:
     return {"--parts": bool(request.parts), "--on-missing": request.on_missing != "error"}
 
 
-def check_fitting_options(request: PrepareRequest, *, are_raw: bool) -> None:
+def writing_options(request: PrepareRequest) -> dict[str, bool]:
+    """The options about the shards that `prepare` writes to DEST, and whether the request has them."""
+    default = PrepareRequest()
+    return {
+        "--shard-samples": request.shard_samples != default.shard_samples,
+        "--shard-size": request.shard_size != default.shard_size,
+        "--template": request.template != default.template,
+        "--overwrite": request.overwrite,
+    }
+
+
+def check_fitting_options(request: PrepareRequest, *, are_raw: bool, are_polylithic: bool = False) -> None:
     """Check that all options apply to the source, raw files or shards in place: without effect, they would mislead.
 
     Raises UsageError.
     """
+    unfit: tuple[tuple[str, Mapping[str, object]], ...]
     if are_raw:
-        source, these = "raw files", "shards in place"
-        unfit = {"--exclude": any(request.index.exclude or ()), "--key": bool(request.index.key)}
+        source = "raw files"
+        in_place = {"--exclude": any(request.index.exclude or ()), "--key": bool(request.index.key)}
+        unfit = (("shards in place", in_place), ("tables and other formats", {"--overwrite": request.overwrite}))
     else:
-        source, these, unfit = "shards in place", "raw files", _raw_options(request)
-    name = next((name for name, is_given in unfit.items() if is_given), "")
-    if name:
-        raise OptionConflict(
-            f"{name} applies to {these} only, but the source is {source}", options=(name,), hint=f"omit {name}"
-        )
+        source = "shards in place"
+        copied = writing_options(request)
+        if are_polylithic:
+            copied |= {"--layout": bool(request.layout), "--from": request.from_format not in ("", IN_PLACE)}
+        unfit = (("raw files", _raw_options(request)), ("sources that prepare copies to DEST", copied))
+    for these, options in unfit:
+        for name, is_given in options.items():
+            if is_given:
+                raise OptionConflict(
+                    f"{name} applies to {these} only, but the source is {source}", options=(name,), hint=f"omit {name}"
+                )
     option = next(iter(request.format_options), "")
     if option:
         names = ("parts", "on-missing", "key-until") if are_raw else ("key", "key-until")
@@ -158,10 +184,7 @@ def sample_options(request: PrepareRequest) -> dict[str, bool]:
         "--from": bool(request.from_format),
         "-O": bool(request.format_options),
         "--layout": bool(request.layout),
-        "--shard-samples": request.shard_samples != default.shard_samples,
-        "--shard-size": request.shard_size != default.shard_size,
-        "--template": request.template != default.template,
-        "--overwrite": request.overwrite,
+        **writing_options(request),
         **_raw_options(request),
     }
 

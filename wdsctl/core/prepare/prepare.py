@@ -156,7 +156,7 @@ def _prepare(source: str, dest: str | None, request: PrepareRequest, progress: P
         spec = parse_root_spec(source)
         source, request = spec.root, replace(request, index=replace(request.index, selection=spec.selection))
     if dest is None and request.index.selection is None and is_polylithic(source):
-        check_fitting_options(request, are_raw=False)
+        check_fitting_options(request, are_raw=False, are_polylithic=True)
         return _prepare_polylithic(source, request, progress)
     form = recognise_form(source, dest, request.from_format) if request.index.selection is None else None
     if form is not None and form.name not in (IN_PLACE, RAW_FOLDER):
@@ -230,8 +230,13 @@ def _prepare_from_format(
     if conversion.dry_run:
         return _dry_run_report(source, dest, form, None, None, conversion)
     index = replace(request.index, key=None, exclude=(), missing="error")
+    written = PrepareRequest()
     here = replace(
         request,
+        shard_samples=written.shard_samples,
+        shard_size=written.shard_size,
+        template=written.template,
+        overwrite=False,
         from_format=IN_PLACE,
         format_options={},
         layout="",

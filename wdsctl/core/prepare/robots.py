@@ -32,6 +32,7 @@ from wdsctl.core.importers.lerobot.importer import describe_features
 from wdsctl.core.importers.lerobot.metadata import INFO_FILE, RobotDataset, read_robot_dataset
 from wdsctl.core.importers.lerobot.videos import check_videos, video_files
 from wdsctl.core.importers.protocol import FieldUse, Options
+from wdsctl.core.prepare.checks import writing_options
 from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.progress import Progress
 from wdsctl.core.samples.naming import KEY_COLUMN
@@ -90,6 +91,7 @@ def check_robot_request(source: str, dest: str | None, request: PrepareRequest) 
         "--key-until": request.index.key_until,
         "--by": request.split_by != "auto",
         "--media": request.index.media.selection is not None,
+        **writing_options(request),
     }
     for name, is_given in given_options.items():
         if is_given:

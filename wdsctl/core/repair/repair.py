@@ -81,6 +81,13 @@ def repair(
     listing, rows, offsets = _list_shards(location)
     shards = listing.shards
     _refuse_other_formats(location, shards)
+    if request.encoding and not any(is_jsonl_name(shard.path) for shard in shards):
+        raise OptionConflict(
+            "--encoding applies to JSONL only, but the shards are tars",
+            options=("--encoding",),
+            where=location.display_path,
+            hint="omit --encoding",
+        )
     units = []
     for shard in shards:
         row = rows.get(shard.path)
@@ -169,6 +176,13 @@ def _resolve_dest(location: DatasetLocation, request: RepairRequest) -> str:
     if request.in_place and request.dest:
         raise OptionConflict(
             "DEST and --in-place exclude each other", options=("DEST", "--in-place"), are_exclusive=True, hint=hint
+        )
+    if request.in_place and request.all_shards:
+        raise OptionConflict(
+            "--all has no effect with --in-place, where the intact shards are already",
+            options=("--all", "--in-place"),
+            are_exclusive=True,
+            hint="omit --all; or pass DEST instead of --in-place to copy all shards",
         )
     if not (request.in_place or request.dest):
         raise UsageError("missing DEST for the fixed copies", hint=hint)

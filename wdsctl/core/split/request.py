@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from wdsctl.core.codes import load_codes
 from wdsctl.core.dataset.shard_patterns import compile_shard_pattern
 from wdsctl.core.energon.split_yaml import read_split_yaml
-from wdsctl.core.errors import OptionConflict, UsageError
+from wdsctl.core.errors import OptionConflict, UsageError, refuse_without_effect
 from wdsctl.core.samples.fields import did_you_mean
 from wdsctl.core.split.store import absolute_paths
 from wdsctl.core.split.values import parse_value_spec
@@ -131,10 +131,11 @@ def parse_split_request(
         allow_empty=allow_empty,
         workers=workers,
     )
-    has_shares = ratios is not None or bool(folds)
-    if (seed and not has_shares) or (allow_empty and request.is_query):
-        name = "--seed" if seed and not has_shares else "--allow-empty"
-        raise OptionConflict(f"{name} only applies to ratios", options=(name,), hint=_RATIOS_HINT)
+    refuse_without_effect(
+        ("--seed", seed, "RATIOS or --folds", ratios is not None or folds),
+        ("--allow-empty", allow_empty, "RATIOS, another rule, or excludes", rule or again or request.excludes),
+        ("--set", split_set and request.has_excludes, "RATIOS, another rule, or --drop", rule or drop or again),
+    )
     if again and (split_set or request.has_excludes):
         name = "--set" if split_set else "--no-excludes" if no_excludes else "new excludes"
         flags = ("--again", "--set", "--no-excludes", *(f"--exclude-{what}" for what in _EXCLUDED))
@@ -174,7 +175,10 @@ def _check_method(methods: Sequence[str], by: SplitBy, group_by: str, stratify: 
         )
     if folds == 1:
         raise UsageError("--folds 1 leaves no samples for training", hint="pass --folds 2 or more")
-    if rest and not (group_by or methods in (["--pattern"], ["--keys"], ["--from"], ["--by-value"])):
+    if not has_shares:
+        matches = {"--pattern", "--keys", "--from", "--by-value"} & {*methods}
+        refuse_without_effect(("--rest", rest, "--pattern, --keys, --from or --by-value", matches))
+    elif rest and not group_by:
         raise OptionConflict(
             "--rest has no effect with ratios, which assign every sample to a split",
             options=("--rest",),

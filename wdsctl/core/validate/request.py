@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from wdsctl.core.errors import Finding, OptionConflict, UsageError
+from wdsctl.core.errors import Finding, OptionConflict, UsageError, refuse_without_effect
 
 ValidationLevel = Literal["structure", "headers", "content", "load", "schema", "refs", "hashes"]
 
@@ -15,6 +15,8 @@ ValidationTarget = Literal["", "hub"]
 
 LEVELS: tuple[ValidationLevel, ...] = get_args(ValidationLevel)  # the cheapest first
 ALL_LEVELS_OPTION = "all"
+#: The levels that check a share of the samples; `structure` and `hashes` check whole shards.
+SAMPLED_LEVELS: tuple[ValidationLevel, ...] = ("headers", "content", "schema", "refs")
 
 #: The levels that each level needs, besides `structure`: `content` does not repeat the checks of `headers`.
 _REQUIRED_LEVELS: dict[ValidationLevel, tuple[ValidationLevel, ...]] = {"content": ("headers",)}
@@ -44,13 +46,12 @@ class ValidateRequest:
 
 
 def check_request(request: ValidateRequest) -> None:
-    """Raise OptionConflict for a seed without a share: all samples are checked, whatever the seed."""
-    if request.seed and request.share == 1:
-        raise OptionConflict(
-            "--seed has no effect without --sample",
-            options=("--seed",),
-            hint="add --sample SHARE to check a share of the samples, or omit --seed",
-        )
+    """Raise OptionConflict for a seed without a share, and for a share without a level that takes one."""
+    is_sample = request.share < 1
+    refuse_without_effect(
+        ("--seed", request.seed, "--sample SHARE", is_sample),
+        ("--sample", is_sample, f"--level {' or '.join(SAMPLED_LEVELS)}", {*SAMPLED_LEVELS} & {*request.levels}),
+    )
 
 
 def check_release_options(given: Mapping[str, object]) -> None:

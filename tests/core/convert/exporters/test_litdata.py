@@ -16,6 +16,7 @@ from benchmarks.places import PEERS_PYTHON, REPOSITORY
 from tests.build import an_image
 from tests.core.conversions import a_prepared_dataset, content, convert_to, files, splits
 from tests.core.formats import Samples, read_samples, write_unit
+from wdsctl.core.convert.parts import ImageTranscodeOptions
 from wdsctl.core.errors import DatasetError, UsageError, WdsctlError
 
 SAMPLE = {"jpg": b"1", "seg.png": b"2", "txt": b"x", "json": b"{}", "cls": b"3", "npy": b"?", "wav": b"4"}
@@ -128,7 +129,7 @@ def test_shards_with_different_parts_are_refused_before_writing(tmp_path: Path) 
     source = a_prepared_dataset(tmp_path / "a")
 
     with pytest.raises(UsageError, match="same columns"):
-        convert_to(tmp_path / "b", source, to_format="litdata", on_error="keep")
+        convert_to(tmp_path / "b", source, to_format="litdata", on_error="keep", image=ImageTranscodeOptions("png"))
     assert files(tmp_path / "b") == {}
 
 

@@ -1,0 +1,71 @@
+"""An option that would change nothing is refused, with a remedy that works."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.build import a_folder
+from tests.cli.conftest import Wdsctl
+from tests.core.captioned import a_jpeg, captions
+from wdsctl import index, prepare
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a raw folder, its shards, a folder of media and a table. Refused commands change none of them."""
+    place = tmp_path_factory.mktemp("place")
+    prepare(a_folder(place / "raw", captions(0, 3)), place / "shards", workers=1)
+    index(a_folder(place / "media", {"a.jpg": a_jpeg()}), media=True, workers=1)
+    (place / "rows.csv").write_text("id,text\na,b\n")
+    return place
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("prepare shards --shard-samples 3", "--shard-samples applies to sources that prepare copies to DEST only"),
+        ("prepare shards --shard-size 20KB", "--shard-size applies to sources that prepare copies to DEST only"),
+        ("prepare shards --template x-{index}.tar", "--template applies to sources that prepare copies to DEST only"),
+        ("prepare shards --overwrite", "--overwrite applies to sources that prepare copies to DEST only"),
+        ("prepare raw new --overwrite", "--overwrite applies to tables and other formats only"),
+        ("prepare rows.csv new --missing keep", "--missing applies to shards and raw files only"),
+        ("prepare media --media --explain", "--explain needs samples"),
+        ("prepare shards --media jpg --media-index", "--media-index has no effect with --media jpg"),
+        ("index shards --ray-address x", "--ray-address has no effect without --executor ray"),
+        ("index shards --trust-code", "--trust-code has no effect without --column"),
+        ("convert shards new --on-error keep", "--on-error keep has no effect without --image, --max-side or --audio"),
+        ("split shards --drop --yes --allow-empty", "--allow-empty has no effect without RATIOS"),
+        ("split shards --exclude-key 0 --set s", "--set has no effect without RATIOS, another rule, or --drop"),
+        ("split shards --rest val", "--rest has no effect without --pattern, --keys, --from or --by-value"),
+        ("validate shards --sample 10%", "--sample has no effect without --level headers or content or schema or refs"),
+        ("validate shards --level hashes --sample 10%", "--sample has no effect without --level headers"),
+        ("repair shards --in-place --yes --all", "--all has no effect with --in-place"),
+        ("repair shards new --encoding latin-1", "--encoding applies to JSONL only"),
+        ("ls shards --json --long", "--long has no effect with --json"),
+        ("ls shards --json -0", "--null has no effect with --json"),
+        ("ls media --samples", "--samples needs samples"),
+        ("ls media --split train", "--split needs samples"),
+        ("checksum shards --check sums --again", "--again has no effect with --check"),
+        ("view create shards big --split train --timeout 5", "--timeout has no effect without --where or --sql"),
+        ("view export shards big --force", "--force has no effect without -o FILE"),
+        ("skill --force", "--force has no effect without --install DIR"),
+    ],
+)
+def test_option_without_effect_is_refused(
+    wdsctl: Wdsctl, place: Path, monkeypatch: pytest.MonkeyPatch, arguments: str, message: str
+) -> None:
+    monkeypatch.chdir(place)
+
+    result = wdsctl(*arguments.split())
+
+    assert (result.code, message in result.stdout + result.stderr) == (2, True), result.stderr
+    assert not Path("new").exists()
+
+
+def test_option_without_effect_is_left_out_if_it_is_configured(wdsctl: Wdsctl, place: Path, tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text('[validate]\nsample = "10%"\n[prepare]\nshard-samples = 3\n')
+
+    assert wdsctl("validate", place / "shards", "--config", tmp_path / "c.toml", "--workers", "1").code == 0
+    assert wdsctl("prepare", place / "shards", "--config", tmp_path / "c.toml", "--workers", "1").code == 0
