@@ -87,6 +87,7 @@ def write_unit(
     """Writes one unit with these samples into a folder of its own, and finishes it like the engine."""
     folder.mkdir(parents=True, exist_ok=True)
     target = exporters.get_exporter(form)
+    target.check(options or {})
     if isinstance(target, exporters.ColumnExporter):
         names = {name for parts in samples.values() for name in parts}
         presence = {name: all(name in parts for parts in samples.values()) for name in names}

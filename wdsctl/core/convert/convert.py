@@ -24,7 +24,6 @@ from wdsctl.core.convert.destination import (
     describe_inputs,
     discard_other_plan,
 )
-from wdsctl.core.convert.exporters.shards import EXPORTER as SHARDS
 from wdsctl.core.convert.finish import check_one_geometry, check_renames_in_lists, common_config, finish_datasets
 from wdsctl.core.convert.groups import SampleGrouper
 from wdsctl.core.convert.labels import LabelsCannotFollow
@@ -416,8 +415,7 @@ def _resolve(request: ConvertRequest, opened: OpenSources) -> ResolvedRequest:
         options |= {name: value for name, value in given.items() if not name.startswith("to.")}
     if request.compress == "gz":
         options["compress"] = "gz"
-    if request.target == "shards":
-        SHARDS.check(options)
+    exporters.get_exporter(request.target).check(options)
     return ResolvedRequest(request, tuple(opened.specs), tuple(sorted(options.items())))
 
 

@@ -10,9 +10,11 @@ from wdsctl.core.catalog.presence import check_holds_no_dataset, check_not_in_da
 from wdsctl.core.convert.request import ConvertRequest, LayoutName
 from wdsctl.core.dataset.destination import check_destination
 from wdsctl.core.dataset.location import locate, shell_command
+from wdsctl.core.dataset.polylithic import is_polylithic
 from wdsctl.core.dataset.raw_folder import RawListing
 from wdsctl.core.errors import OptionConflict, UsageError
 from wdsctl.core.index.key_until import check_rule_unchanged, stored_rule
+from wdsctl.core.index.media import check_media_request, resolve_media_settings
 from wdsctl.core.index.write_dataset_yaml import as_usage_errors
 from wdsctl.core.media.selection import parse_media_selection
 from wdsctl.core.prepare.archives import check_no_unread_archives
@@ -217,6 +219,16 @@ def check_options(request: PrepareRequest) -> None:
             check_sample_type(request.sample_type, where="--sample-type")
             if request.field_map:
                 validate_field_map(request.sample_type, request.field_map, where="--field-map")
+
+
+def check_media_options(root: str, request: PrepareRequest) -> None:
+    """Raise UsageError for media options that the catalog of `root`, if there is one, cannot make right."""
+    if is_polylithic(root):
+        return  # its media have a catalog of their own
+    if is_url(root) or os.path.exists(root):
+        check_media_request(locate(root, request.catalog), request.index.media)
+    else:
+        resolve_media_settings(request.index.media, None)
 
 
 def survey_source(source: str, dest: str, request: PrepareRequest, progress: Progress) -> RawListing:

@@ -51,6 +51,7 @@ from wdsctl.core.invocation import describe_request, recording_call
 from wdsctl.core.prepare.archives import unpack_archives
 from wdsctl.core.prepare.checks import (
     check_fitting_options,
+    check_media_options,
     check_no_layout,
     check_options,
     check_source_and_dest,
@@ -60,6 +61,7 @@ from wdsctl.core.prepare.checks import (
     survey_source,
 )
 from wdsctl.core.prepare.polylithic import resolve_polylithic_config
+from wdsctl.core.prepare.preview import check_fields_of_folder, check_fields_of_format
 from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.prepare.robots import (
     FORM as ROBOT_FORM,
@@ -170,11 +172,13 @@ def _prepare(source: str, dest: str | None, request: PrepareRequest, progress: P
     if from_folder and dest is None:
         raise missing_dest_error(source, "raw files", find_jsonl_file(source))
     root = dest or source
+    check_media_options(root, request)
     listing, home = None, ""
     if from_folder:
         if request.index.dry_run:
             return _dry_run_of_folder(source, root, form, request, progress)
         listing = survey_source(source, root, request, progress)  # raises before anything is written
+        check_fields_of_folder(source, listing, request)
         key_until = None if listing.keys.is_open else listing.keys.rule
         request = replace(request, index=replace(request.index, key_until=key_until))
         if not is_url(root):
@@ -226,6 +230,8 @@ def _prepare_from_format(
     """
     if dest is None:
         raise missing_dest_error(source, f"the samples of {form.name} ({form.reason})")
+    check_media_options(dest, request)
+    check_fields_of_format(source, form, request)
     conversion = convert([source], dest, conversion_request(form, request), progress=progress)
     if conversion.dry_run:
         return _dry_run_report(source, dest, form, None, None, conversion)
@@ -498,6 +504,7 @@ def _dry_run_of_folder(
 ) -> PrepareReport:
     """Plan the shards of a raw folder. A dry run cannot predict the later steps, except the split of a new dataset."""
     listing = survey_source(source, dest, request, progress)
+    check_fields_of_folder(source, listing, request)
     with peek_ledger(dest, request) as ledger:
         is_new = not ledger.planned_shards()
         folder = write_folder(source, dest, request, ledger=ledger, listing=listing, progress=progress)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
@@ -14,12 +14,14 @@ from wdsctl.core import importers
 from wdsctl.core.convert.exporters.shards import EXPORTER
 from wdsctl.core.dataset.location import DatasetLocation, locate
 from wdsctl.core.dataset.lock import hold_lock
+from wdsctl.core.dataset.raw_folder import RawListing
 from wdsctl.core.dataset.root_spec import ALL_SHARDS, ShardSelection
 from wdsctl.core.dataset.shard_names import is_jsonl_name
 from wdsctl.core.errors import WdsctlError, translate_os_errors
 from wdsctl.core.importers.protocol import DescribedSource, DetailedSource, Part, Source, SourceDescription
 from wdsctl.core.index.index import IndexRequest, index_locked
-from wdsctl.core.index.write_dataset_yaml import detect_dataset_type
+from wdsctl.core.index.write_dataset_yaml import SampleTypeRequest, detect_dataset_type, resolve_sample_type
+from wdsctl.core.media.kinds import MEDIA_KINDS, part_kind
 from wdsctl.core.prepare.checks import conversion_request, survey_source
 from wdsctl.core.prepare.plan import sample_size_bytes
 from wdsctl.core.prepare.request import PrepareRequest
@@ -27,6 +29,7 @@ from wdsctl.core.prepare.source import SourceForm
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.safe_open import open_below
 from wdsctl.core.samples.detect import Detection
+from wdsctl.core.samples.field_map import parse_field_map
 from wdsctl.core.samples.naming import RawSample
 from wdsctl.core.shards.list import list_shards
 from wdsctl.core.shards.write import write_shard
@@ -61,6 +64,80 @@ def preview_format(source: str, form: SourceForm, request: PrepareRequest) -> Fo
             os.makedirs(root)
             EXPORTER.write(os.path.join(root, "some.tar"), _read_first_samples(opened), {})
             return FormatPreview(about, split_names, _detect(locate(root, writing=True), IndexRequest()))
+
+
+def check_fields_of_format(source: str, form: SourceForm, request: PrepareRequest) -> None:
+    """Raise UsageError WDS220 or WDS221 if the sample type or field map of the request cannot fit the source.
+
+    The conversion comes after this. Parts that only later samples may have count as there. Cost: opens the source, and
+    copies at most 64 samples to the temporary folder; a listing, if a mapped part is not in these.
+    """
+    if not (request.sample_type or request.field_map):
+        return
+    options = dict(conversion_request(form, request).format_options)
+    with (
+        importers.get_importer(form.name).open(source, options) as opened,
+        TemporaryDirectory(prefix="wdsctl-") as temporary,
+    ):
+        root = os.path.join(os.path.realpath(temporary), "shards")
+        os.makedirs(root)
+        EXPORTER.write(os.path.join(root, "some.tar"), _read_first_samples(opened), {})
+        found = _detect(locate(root, writing=True), IndexRequest())
+        if found is not None:
+            about = opened.describe() if isinstance(opened, DescribedSource) else SourceDescription()
+            names = found.kinds.keys() | _later_parts(opened, about, found, request)
+            check_fields(replace(found, json_keys=_all_json_keys(about, found)), request, names)
+
+
+def check_fields(found: Detection, request: PrepareRequest, names: Collection[str]) -> None:
+    """Raise UsageError if the sample type or field map of the request does not fit; `names`: all parts there may be.
+
+    A detection from a few samples decides nothing that the request leaves open, unless it is sure.
+    """
+    if (request.sample_type and request.field_map) or found.is_sure:
+        resolve_sample_type(found, SampleTypeRequest(request.sample_type, request.field_map), sorted(names))
+
+
+def _later_parts(opened: Source, about: SourceDescription, found: Detection, request: PrepareRequest) -> set[str]:
+    """The parts that samples after the first ones have, or may have: of media, rows name files of any extension."""
+    paths = parse_field_map(request.field_map, where="--field-map").values()
+    mapped = {access.part for path in paths for access in path.alternatives}
+    if mapped <= found.kinds.keys():
+        return set()
+    if isinstance(opened, DetailedSource):
+        return {name for listing in opened.list_samples() for name, _ in listing.parts}
+    described = {name.partition("[")[0] for name in _holders(about)}
+    known = described | found.kinds.keys()
+    if any("*" in name or "..." in name for name in described):
+        return mapped
+    kinds = {part_kind(name) for name in known} & MEDIA_KINDS
+    return known | {name for name in mapped if part_kind(name) in kinds}
+
+
+def _all_json_keys(about: SourceDescription, found: Detection) -> dict[str, tuple[str, ...]]:
+    """The keys of the part `json`, if the description has those of all samples; otherwise nothing."""
+    steps = [name[len("json[") : -1] for name in _holders(about) if name.startswith("json[") and name.endswith("]")]
+    if not steps or "..." in steps:
+        return {}
+    return {"json": tuple(dict.fromkeys((*found.json_keys.get("json", ()), *steps)))}
+
+
+def _holders(about: SourceDescription) -> list[str]:
+    """What holds the fields of a source in its samples, such as `jpg` and `json[caption]`."""
+    return [name for use in about.field_uses for name in use.becomes.split(", ")]
+
+
+def check_fields_of_folder(source: str, listing: RawListing, request: PrepareRequest) -> None:
+    """As `check_fields_of_format`, for a raw folder. Cost: copies at most 64 samples to the temporary folder."""
+    if not (request.sample_type or request.field_map) or not listing.samples:
+        return
+    with TemporaryDirectory(prefix="wdsctl-") as temporary:
+        root = os.path.join(os.path.realpath(temporary), "shards")
+        write_shard(os.path.join(root, "some.tar"), source, _choose_raw_samples(listing.samples))
+        found = _detect(locate(root, writing=True), IndexRequest())
+    if found is not None:
+        names = {part.name for sample in listing.samples for part in sample.parts}
+        check_fields(replace(found, json_keys={}), request, names)
 
 
 def _read_first_samples(opened: Source) -> Iterator[tuple[str, Iterator[Part]]]:

@@ -36,6 +36,9 @@ class Exporter(Protocol):
     suffix: str  # of a unit: `.tar`, `.parquet`; empty for a folder of files
     template: str  # of the names of units, as `ConvertRequest.template`
 
+    def check(self, options: Options) -> None:
+        """Raises UsageError for an unknown option, or a value that no source can make right."""
+
     def write(self, path: str, samples: Iterable[tuple[str, Iterator[Part]]], options: Options) -> WrittenUnit:
         """Write one unit to `path`, a temporary name, from (key, parts), and sync it.
 
@@ -59,7 +62,7 @@ class ColumnExporter(Exporter, Protocol):
     """A format that needs all columns of a folder before its first row."""
 
     def check_options(self, parts: Collection[str], options: Options) -> None:
-        """Raises UsageError for a wrong option, or one that names another part than these: those of all folders."""
+        """Raises UsageError for an option that names another part than these: those of all folders."""
 
     def with_parts(self, parts: PartPresence, options: Options) -> Exporter:
         """This exporter, for a folder whose samples have these parts.

@@ -39,9 +39,11 @@ class CsvExporter:
     template: str = DEFAULT_TEMPLATE
     parts: PartPresence = field(default_factory=dict)
 
-    def check_options(self, parts: Collection[str], options: Options) -> None:  # noqa: ARG002 - of the protocol
-        """Raises UsageError for any option."""
+    def check(self, options: Options) -> None:
         given.check_format_options(self.name, options, ())
+
+    def check_options(self, parts: Collection[str], options: Options) -> None:
+        """No option names a part."""
 
     def with_parts(self, parts: PartPresence, options: Options) -> CsvExporter:  # noqa: ARG002 - of the protocol
         """Raises DatasetError WDS237 for a part whose name cannot be a column."""

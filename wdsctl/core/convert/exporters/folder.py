@@ -79,8 +79,10 @@ class FolderExporter:
     suffix = ""
     template = DEFAULT_TEMPLATE
 
-    def write(self, path: str, samples: Iterable[tuple[str, Iterator[Part]]], options: Options) -> WrittenUnit:
+    def check(self, options: Options) -> None:
         given.check_format_options(self.name, options, ())
+
+    def write(self, path: str, samples: Iterable[tuple[str, Iterator[Part]]], options: Options) -> WrittenUnit:  # noqa: ARG002 - of the protocol
         count = 0
         with PartFileWriter(path) as files:
             for count, (key, parts) in enumerate(samples, 1):  # noqa: B007 - the number of samples

@@ -31,8 +31,10 @@ class JsonlExporter:
     suffix = ""
     template = DEFAULT_TEMPLATE
 
-    def write(self, path: str, samples: Iterable[tuple[str, Iterator[Part]]], options: Options) -> WrittenUnit:
+    def check(self, options: Options) -> None:
         given.check_format_options(self.name, options, ())
+
+    def write(self, path: str, samples: Iterable[tuple[str, Iterator[Part]]], options: Options) -> WrittenUnit:  # noqa: ARG002 - of the protocol
         return write_rows(path, samples, _line, _SAMPLES_FILE)
 
     def finish(self, folder: str, units: Iterable[WrittenUnit], options: Options) -> None:  # noqa: ARG002 - of the protocol

@@ -18,6 +18,9 @@ class JsonlDatasetExporter:
     suffix = ".jsonl"
     template = DEFAULT_TEMPLATE
 
+    def check(self, options: Options) -> None:
+        """Do nothing: users choose no options of an internal exporter."""
+
     def write(self, path: str, samples: Iterable[tuple[str, Iterator[Part]]], options: Options) -> WrittenUnit:  # noqa: ARG002
         """Write one file of lines."""
         count = 0

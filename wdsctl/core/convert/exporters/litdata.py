@@ -55,9 +55,11 @@ class LitDataExporter:
     parts: PartPresence = field(default_factory=dict)
     types: Mapping[str, str] = field(default_factory=dict)
 
-    def check_options(self, parts: Collection[str], options: Options) -> None:
-        """Raises UsageError for an unknown option, a part that no sample has, and a part in two options."""
+    def check(self, options: Options) -> None:
         given.check_format_options(self.name, options, _OPTIONS)
+
+    def check_options(self, parts: Collection[str], options: Options) -> None:
+        """Raises UsageError for a part that no sample has, and a part in two options."""
         chosen: dict[str, str] = {}
         for option in _OPTIONS:
             for name in given.parse_list_option(options, option):

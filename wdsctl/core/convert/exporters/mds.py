@@ -41,8 +41,10 @@ class MdsExporter:
     suffix = ".mds"
     template = DEFAULT_TEMPLATE
 
-    def write(self, path: str, samples: Iterable[tuple[str, Iterator[Part]]], options: Options) -> WrittenUnit:
+    def check(self, options: Options) -> None:
         given.check_format_options(self.name, options, ("binary",))
+
+    def write(self, path: str, samples: Iterable[tuple[str, Iterator[Part]]], options: Options) -> WrittenUnit:
         with SampleSpool(path) as spool:
             spool.fill(samples, (KEY_COLUMN, FILES_COLUMN, PARTS_COLUMN), _MAX_SHARD_BYTES)
             columns = _columns(spool, given.parse_list_option(options, "binary"))

@@ -40,8 +40,11 @@ class ParquetExporter:
     suffix = ".parquet"
     template = DEFAULT_TEMPLATE
 
-    def write(self, path: str, samples: Iterable[tuple[str, Iterator[Part]]], options: Options) -> WrittenUnit:
+    def check(self, options: Options) -> None:
         given.check_format_options(self.name, options, ("binary", "row-group"))
+        given.parse_integer_option(self.name, options, "row-group", 10_000)
+
+    def write(self, path: str, samples: Iterable[tuple[str, Iterator[Part]]], options: Options) -> WrittenUnit:
         library = arrow.import_arrow_module("pyarrow.parquet", "Parquet")
         rows = given.parse_integer_option(self.name, options, "row-group", 10_000)
         with SampleSpool(path) as spool:
