@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import struct
+from typing import Any
 
 import numpy as np
 import pytest
@@ -81,3 +82,36 @@ def test_rotated_image_is_not_rotated_twice() -> None:
 
     assert np.array_equal(np.asarray(pillow.orient_image(once)), np.asarray(once))
     assert upright(encoded(once, "PNG")).size == once.size
+
+
+def a_tiff(stored: Any, orientation: int) -> bytes:
+    image = Image.fromarray(stored)
+    exif = Image.Exif()
+    exif[0x112] = orientation
+    file = io.BytesIO()
+    image.save(file, "TIFF", exif=exif)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("spec", ["rgb8", "pilrgb"])
+def test_tiff_stays_as_stored_only_if_asked_for(orientation: int, spec: str) -> None:
+    stored = pixels(5, 7)
+    data = a_tiff(stored, orientation)
+
+    def decode(exif_orientation: bool | None) -> Any:
+        return np.asarray(
+            image_decode_function(ImageDecodeOptions(IMAGE_SPECS[spec], 10**6, exif_orientation=exif_orientation))(data)
+        )
+
+    assert np.array_equal(decode(False), stored)
+    assert np.array_equal(decode(True), orient_pixels(stored, orientation))
+    assert np.array_equal(decode(None), decode(True))  # as Pillow loads it
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_ids_of_tiff_stay_as_stored(orientation: int) -> None:
+    stored = np.arange(35, dtype=np.uint16).reshape(5, 7)
+    options = ImageDecodeOptions(IMAGE_SPECS["rgb8"], 10**6, exif_orientation=False)
+
+    assert np.array_equal(pillow.read_ids(a_tiff(stored, orientation), options), stored)

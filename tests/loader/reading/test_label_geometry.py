@@ -146,3 +146,21 @@ def test_min_side_is_refused_where_labels_cannot_follow(tmp_path: Path) -> None:
 def test_fingerprint_of_a_decoder_is_what_it_was() -> None:
     assert SampleDecoder().config() == SampleDecoder(exif_orientation=False).config()
     assert SampleDecoder().config()["exif_orientation"] is False
+
+
+@pytest.mark.parametrize(("drawn_on", "shape"), [("stored", (32, 64)), ("shown", (64, 32)), ("", (64, 32))])
+def test_tiff_is_delivered_as_its_labels_are_drawn(tmp_path: Path, drawn_on: str, shape: tuple[int, int]) -> None:
+    exif = Image.Exif()
+    exif[0x112] = 6
+    file = io.BytesIO()
+    Image.new("L", (64, 32)).save(file, "TIFF", exif=exif)
+    parts = {"0.tif": file.getvalue(), "0.json": json.dumps(LABELS).encode()}
+    source = a_dataset(tmp_path / "a", {"0.tar": parts})
+    prepare(source, None, PrepareRequest(sample_type="DetectionSample", field_map={**DETECTION, "image": "tif"}))
+    path = Path(locate(source).dataset_yaml)
+    lines = [line for line in path.read_text().splitlines() if not line.startswith("drawn_on")]
+    path.write_text("\n".join([*lines, f"drawn_on: {drawn_on}" if drawn_on else "", ""]))
+
+    (sample,) = Dataset(source)
+
+    assert sample.image.shape[-2:] == shape

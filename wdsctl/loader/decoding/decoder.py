@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any
 
@@ -43,10 +43,11 @@ class SampleDecoder:
     says: gray values, indices of a palette, or of color images red + 256 green + 65,536 blue (COCO panoptic).
 
     16-bit PNG and TIFF keep 16 bits unless `image_decode` asks for 8; then they are scaled. `exif_orientation` turns
-    images upright by EXIF; otherwise they stay as stored, except TIFF, which Pillow always turns. None decides by
-    dataset.yaml: images are turned if their labels are drawn on them so (`drawn_on: shown`). `min_side` decodes JPEG at
-    the smallest of 1/2, 1/4 and 1/8 of its size whose shorter side has at least `min_side` pixels; other formats and
-    smaller images keep their size. If dataset.yaml has `drawn_on`, boxes, masks and the like shrink with their image.
+    images upright by EXIF; otherwise they stay as stored, except TIFF, which Pillow turns. None decides by
+    dataset.yaml: images are turned if their labels are drawn on them so (`drawn_on: shown`); with `stored`, none is,
+    TIFF neither. `min_side` decodes JPEG at the smallest of 1/2, 1/4 and 1/8 of its size whose shorter side has at
+    least `min_side` pixels; other formats and smaller images keep their size. If dataset.yaml has `drawn_on`, boxes,
+    masks and the like shrink with their image.
 
     Image tensors are channels first in shape and channels last in memory (`torch.channels_last` for batches), as
     libjpeg writes them and as GPU convolutions prefer. `view` over several dimensions fails on them: use `reshape` or
@@ -140,16 +141,14 @@ class SampleDecoder:
         SampleFailed with the part in `where`, and FatalSampleError for what would fail for every sample; the caller
         adds the sample.
         """
-        if upright is not None and upright != self.exif_orientation:
-            decoder = replace(self, exif_orientation=upright)
-            return decoder.function_for(part, memory, kind, field, threads)
+        options = self._image_options if upright is None else self._image_options._replace(exif_orientation=upright)
         if self._is_skipped(part, field):
             return parts.decode_raw
         own = guard.find_by_name(self.decoders, part)
         if own is None and self.guess_content and kind != "mask":
-            return self._function_by_content(part, memory, kind, threads)
+            return self._function_by_content(part, memory, kind, threads, options)
         own = own or guard.find_by_content(self.decoders, parts.part_content_type(part, kind))
-        return self._guard_custom(part, own) if own else self._function_by_name(part, memory, kind, threads)
+        return self._guard_custom(part, own) if own else self._function_by_name(part, memory, kind, threads, options)
 
     def memory_for(self, part: str, kind: FieldKind = "any", field: str = "") -> BatchMemory | None:
         """Memory for the images of a batch, one per part and lane; None if this part does not become a tensor."""
@@ -185,7 +184,7 @@ class SampleDecoder:
     @property
     def _image_options(self) -> ImageDecodeOptions:
         spec = IMAGE_SPECS[self.image_decode]
-        return ImageDecodeOptions(spec, self.max_pixels, bool(self.exif_orientation), self.min_side or 0)
+        return ImageDecodeOptions(spec, self.max_pixels, self.exif_orientation or None, self.min_side or 0)
 
     def _is_skipped(self, part: str, field: str) -> bool:
         return part in self.skip or bool(field and field in self.skip)
@@ -199,14 +198,19 @@ class SampleDecoder:
         return guard_custom_decode(part, function, self.max_bytes)
 
     def _function_by_name(
-        self, part: str, memory: BatchMemory | None, kind: FieldKind = "any", threads: DecodeThreads | None = None
+        self,
+        part: str,
+        memory: BatchMemory | None,
+        kind: FieldKind,
+        threads: DecodeThreads | None,
+        options: ImageDecodeOptions,
     ) -> DecodeFunction:
         ending, content = parts.last_extension(part), parts.part_content_type(part, kind)
         if content == "image":
-            decode_image = parts.with_raw_images(part, image_decode_function(self._image_options, memory, threads))
+            decode_image = parts.with_raw_images(part, image_decode_function(options, memory, threads))
             return guard_decode(part, decode_image, IMAGE_DECODE_ERRORS, self.max_bytes)
         if content == "mask":
-            decode_ids = parts.with_raw_images(part, partial(decode_mask, options=self._image_options))
+            decode_ids = parts.with_raw_images(part, partial(decode_mask, options=options))
             return guard_decode(part, decode_ids, IMAGE_DECODE_ERRORS, self.max_bytes)
         if content in ("video", "audio") and self.av_decode is not None:
             return self._media_function(part)
@@ -219,19 +223,24 @@ class SampleDecoder:
         return guard_decode(part, decode, errors, self.max_bytes) if errors else decode
 
     def _function_by_content(
-        self, part: str, memory: BatchMemory | None, kind: FieldKind, threads: DecodeThreads | None
+        self,
+        part: str,
+        memory: BatchMemory | None,
+        kind: FieldKind,
+        threads: DecodeThreads | None,
+        options: ImageDecodeOptions,
     ) -> DecodeFunction:
-        image = guard_decode(
-            part, image_decode_function(self._image_options, memory, threads), IMAGE_DECODE_ERRORS, self.max_bytes
-        )
-        arrays = {name: self._function_by_name(name, None) for name in ("npy", "npz")}
+        image = guard_decode(part, image_decode_function(options, memory, threads), IMAGE_DECODE_ERRORS, self.max_bytes)
+        arrays = {name: self._function_by_name(name, None, "any", None, options) for name in ("npy", "npz")}
         own = {
             content: self._guard_custom(part, function)
             for content in ("image", "video", "audio", "text", "json", "array")
             if (function := guard.find_by_content(self.decoders, content))
         }
         media = self._media_function(part) if self.av_decode is not None else parts.decode_raw
-        by_name = own.get(parts.part_content_type(part, kind)) or self._function_by_name(part, memory, kind, threads)
+        by_name = own.get(parts.part_content_type(part, kind)) or self._function_by_name(
+            part, memory, kind, threads, options
+        )
 
         def decode(data: bytes) -> Any:
             content = sniff(data[:SNIFF_BYTES], len(data))

@@ -64,14 +64,15 @@ IMAGE_SPECS: dict[str, ImageSpec] = {
 
 
 class ImageDecodeOptions(NamedTuple):
-    """How images are decoded. `min_side`: 0 for the full size; see `jpeg.reduction_factor`.
+    """How images are decoded. `exif_orientation`: upright, or as stored; None: as stored, but TIFF as Pillow turns it.
 
+    `min_side`: 0 for the full size; see `jpeg.reduction_factor`.
     `on_damage` is called with what libjpeg-turbo says about a JPEG that is then left to Pillow.
     """
 
     spec: ImageSpec
     max_pixels: int
-    exif_orientation: bool = False
+    exif_orientation: bool | None = None
     min_side: int = 0
     on_damage: Callable[[str], None] | None = None
 

@@ -46,13 +46,17 @@ def jpeg_orientation(data: bytes) -> int:
 def orient_image(image: Image.Image) -> Image.Image:
     """An upright image without EXIF and XMP, so that it is not turned again. Pillow's own function raises for broken
     EXIF."""
-    turn = TRANSPOSE_OF_ORIENTATION.get(exif_orientation(image))
-    if turn is None:
+    upright = transpose_image(image, exif_orientation(image))
+    if upright is image:
         return image
-    upright = image.transpose(turn)
     for name in ("exif", "xmp", "Raw profile type exif", "XML:com.adobe.xmp"):
         upright.info.pop(name, None)
     return upright
+
+
+def transpose_image(image: Image.Image, orientation: int) -> Image.Image:
+    turn = TRANSPOSE_OF_ORIENTATION.get(orientation)
+    return image if turn is None else image.transpose(turn)
 
 
 FFMPEG_CODECS = {"PNG": "png", "TIFF": "tiff"}
@@ -127,8 +131,8 @@ SIXTEEN_BITS_IN_I = ("PNG", "PPM")
 def read_image(data: bytes, options: ImageDecodeOptions) -> Image.Image:
     """Pillow's image in its own mode; of an animation the first frame. Raises IMAGE_DECODE_ERRORS."""
     image = _open_image(data, options)
-    image.load()
-    return orient_image(image) if options.exif_orientation else image
+    turned = _load(image, options)
+    return orient_image(image) if options.exif_orientation else transpose_image(image, turned)
 
 
 @retry_without_side_chunks
@@ -142,12 +146,20 @@ def read_pixels(data: bytes, options: ImageDecodeOptions) -> NDArray[Any]:
     # The transparent color of a 16-bit image has 16 bits: it equals nothing in the 8 bits that Pillow reads.
     needs_depth = options.spec.depth != "uint8" or (options.spec.mode == "RGBA" and "transparency" in image.info)
     keeps_depth = needs_depth and has_deep_color(image)
-    image.load()
+    turned = _load(image, options)
     if keeps_depth:
         pixels = _convert_mode(read_deep_color(data, image), options.spec.mode, image.info.get("transparency"))
     else:
         pixels = image_pixels(image, options.spec.mode)
-    return orient_pixels(pixels, exif_orientation(image)) if options.exif_orientation else pixels
+    return orient_pixels(pixels, exif_orientation(image) if options.exif_orientation else turned)
+
+
+def _load(image: ImageFile, options: ImageDecodeOptions) -> int:
+    """Load the pixels. Returns the orientation that turns a TIFF back, which Pillow turns meanwhile; otherwise 1."""
+    is_turned = options.exif_orientation is False and image.format == "TIFF"
+    orientation = exif_orientation(image) if is_turned else 1
+    image.load()
+    return {6: 8, 8: 6}.get(orientation, orientation)  # the others are their own inverse
 
 
 @retry_without_side_chunks
@@ -160,8 +172,8 @@ def read_ids(data: bytes, options: ImageDecodeOptions) -> NDArray[np.int32]:
     opened = _open_image(data, options._replace(min_side=0))
     if has_deep_color(opened):
         raise ValueError("a mask in color has 8 bits per channel, and this one has 16")
-    opened.load()
-    image = orient_image(opened) if options.exif_orientation else opened
+    turned = _load(opened, options)
+    image = orient_image(opened) if options.exif_orientation else transpose_image(opened, turned)
     if image.mode == "RGB":
         colors = np.asarray(image).astype(np.int32)
         return colors[..., 0] | colors[..., 1] << 8 | colors[..., 2] << 16

@@ -30,13 +30,16 @@ class ShrunkImage(NamedTuple):
     size: tuple[int, int]
 
 
-def is_upright(decoder: SampleDecoder, config: DatasetConfig, where: str) -> bool:
-    """Whether images are turned upright by EXIF. Raises UsageError if the decoder's option contradicts the labels."""
+def is_upright(decoder: SampleDecoder, config: DatasetConfig, where: str) -> bool | None:
+    """Whether images are turned upright by EXIF; None: dataset.yaml does not say, so the decoder's option decides.
+
+    Raises UsageError if the option contradicts the labels.
+    """
     requested, needed = decoder.exif_orientation, config.drawn_on == "shown"
     if not config.drawn_on:
         if has_geometry(config.field_map):
             _warn_of_unknown_geometry(where)
-        return bool(requested)
+        return None
     if requested is not None and requested != needed and has_geometry(config.field_map):
         raise UsageError(
             f"exif_orientation={requested}, but dataset.yaml says that labels are drawn on images as {config.drawn_on}",
@@ -75,13 +78,13 @@ def must_shrink_labels(decoder: SampleDecoder, config: DatasetConfig, where: str
 
 
 def decode_with_size(
-    decode: Callable[[bytes], Any], decoder: SampleDecoder, *, upright: bool
+    decode: Callable[[bytes], Any], decoder: SampleDecoder, *, upright: bool | None
 ) -> Callable[[bytes], ShrunkImage]:
     """`decode`, with the sizes that labels need. Cost: 2 us per JPEG, or 60 us with EXIF."""
 
     def decoded(data: bytes) -> ShrunkImage:
         image = decode(data)
-        return ShrunkImage(image, *decoder.image_sizes(data, upright=upright))
+        return ShrunkImage(image, *decoder.image_sizes(data, upright=bool(upright)))
 
     return decoded
 
