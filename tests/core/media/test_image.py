@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from wdsctl.core.media.byte_range import PAGE_BYTES, ByteRangeFile
+from wdsctl.core.media.catalog_facts import facts_from_columns, facts_to_columns
 from wdsctl.core.media.facts import ImageFacts, Unreadable
 from wdsctl.core.media.image import PILLOW_READERS
 from wdsctl.core.media.probe import probe_media
@@ -189,3 +190,31 @@ def test_sniff_detects_every_pillow_reader_format() -> None:
     format_names = {sniff(an_image(name)).format for _, name in PILLOW_READERS.values()}
 
     assert format_names == set(PILLOW_READERS)
+
+
+def a_series(form: str, frames: int) -> bytes:
+    file = io.BytesIO()
+    images = [Image.new("RGB", (30, 20), (60 * i, 0, 0)) for i in range(frames)]
+    images[0].save(file, form, save_all=True, append_images=images[1:])
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("frames", [1, 3])
+@pytest.mark.parametrize("form", ["TIFF", "GIF", "PNG", "WEBP", "AVIF"])
+def test_image_facts_say_that_more_frames_follow(form: str, frames: int) -> None:
+    if form == "AVIF" and (Image.init(), form)[1] not in Image.SAVE:
+        pytest.skip("this Pillow does not write AVIF")
+
+    facts = facts_of(a_series(form, frames))
+
+    assert isinstance(facts, ImageFacts)
+    assert facts.has_more_frames == (frames > 1)
+    form_of_facts, measures = facts_to_columns(facts)
+    assert facts_from_columns(form_of_facts, measures) == facts
+
+
+def test_cut_off_animation_keeps_its_facts() -> None:
+    facts = facts_of(a_series("GIF", 3)[:60])
+
+    assert isinstance(facts, ImageFacts)
+    assert not facts.has_more_frames

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from wdsctl.core.catalog.open_catalog import translate_catalog_errors
 from wdsctl.core.catalog.totals import MediaSummary
-from wdsctl.core.media.catalog_facts import MediaMeasures, SharedFacts, facts_from_columns
-from wdsctl.core.media.facts import MediumFacts, Unreadable
+from wdsctl.core.media.catalog_facts import SEVERAL_FRAMES, MediaMeasures, SharedFacts, facts_from_columns
+from wdsctl.core.media.facts import FIRST_FRAME, MediumFacts, Unreadable
 from wdsctl.core.samples.naming import INDEX_BITS
 from wdsctl.core.shards.list import ShardFile
 
@@ -308,7 +308,8 @@ def _widen_range(value_range: Any, low: Any, high: Any) -> Any:
 
 def _describe_format(form: SharedFacts) -> str:
     if form.kind == "image":
-        return f"{form.format} {form.mode}"
+        first = f" ({FIRST_FRAME})" if form.frames_are == SEVERAL_FRAMES else ""
+        return f"{form.format} {form.mode}{first}"
     if form.kind == "audio":
         return f"{form.codec} {form.audio_channels} ch {(form.audio_rate or 0) / 1000:g} kHz"
     return f"{form.format} {form.codec}" if form.kind == "video" else form.reason or ""

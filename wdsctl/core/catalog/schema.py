@@ -151,7 +151,8 @@ media_form = Table(
     Column(
         "frames_are",
         Text,
-        comment="origin of `frames`: `stated` by the file, `estimated` from duration and rate, or `unknown`",
+        comment="videos: origin of `frames`: `stated` by the file, `estimated` from duration and rate, or `unknown`; "
+        "images: `several` if only the first of several frames or pages is read",
     ),
     Column("has_audio", Integer, comment="videos: 0 or 1"),
     Column(

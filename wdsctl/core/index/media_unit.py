@@ -29,7 +29,7 @@ from wdsctl.core.shards.read_parts import IndexedShard, batch_ranges, read_parts
 from wdsctl.core.storage.open import storage_for
 from wdsctl.core.storage.storage import FileRange, Storage
 
-MEDIA_FORMAT_VERSION = 3  # raise it if a change of the code changes facts: all media are then probed again
+MEDIA_FORMAT_VERSION = 4  # raise it if a change of the code changes facts: all media are then probed again
 
 MEDIA_HEAD_BYTES = 64 << 10  # read from every part, in batches: most headers end within them
 

@@ -6,6 +6,9 @@ from typing import NamedTuple, cast
 
 from wdsctl.core.media.facts import AudioFacts, CountOrigin, ImageFacts, MediumFacts, Unreadable, VideoFacts
 
+#: `frames_are` of images with more frames than the one that is read; null for all others.
+SEVERAL_FRAMES = "several"
+
 
 class SharedFacts(NamedTuple):
     """Facts that many media share. The fields are the columns of the table `media_form`."""
@@ -50,7 +53,8 @@ def _to_columns(facts: MediumFacts | Unreadable) -> tuple[SharedFacts, MediaMeas
     if isinstance(facts, Unreadable):
         return SharedFacts(facts.kind, reason=facts.reason), MediaMeasures()
     if isinstance(facts, ImageFacts):
-        form = SharedFacts(facts.kind, facts.format, facts.mode, orientation=facts.orientation)
+        several = SEVERAL_FRAMES if facts.has_more_frames else None
+        form = SharedFacts(facts.kind, facts.format, facts.mode, orientation=facts.orientation, frames_are=several)
         return form, MediaMeasures(facts.width, facts.height)
     if isinstance(facts, AudioFacts):
         return _audio_format(facts), MediaMeasures(seconds=facts.duration_s, audio_samples=facts.samples)
@@ -117,6 +121,7 @@ def _image_facts(media_format: SharedFacts, measures: MediaMeasures) -> ImageFac
         display_width=height if is_sideways else width,
         display_height=width if is_sideways else height,
         orientation=media_format.orientation or 1,
+        has_more_frames=media_format.frames_are == SEVERAL_FRAMES,
     )
 
 

@@ -11,6 +11,9 @@ from typing import Literal
 #: Where a count comes from: the file states it, or it is duration times rate, or neither is known.
 CountOrigin = Literal["stated", "estimated", "unknown"]
 
+#: What is said of an image that `has_more_frames`.
+FIRST_FRAME = "only the first of several frames is read"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageFacts:
@@ -22,6 +25,7 @@ class ImageFacts:
     display_width: int  # pixels, after applying the orientation
     display_height: int
     orientation: int  # of EXIF, 1 to 8; 1 if none can be read
+    has_more_frames: bool = False  # an animation, or a TIFF of several pages: all readers deliver the first one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +73,8 @@ MediumFacts = ImageFacts | AudioFacts | VideoFacts
 def describe_facts(facts: MediumFacts) -> str:
     if isinstance(facts, ImageFacts):
         turned = f", EXIF orientation {facts.orientation}" if facts.orientation != 1 else ""
-        return f"{facts.width}x{facts.height} {facts.format} {facts.mode}{turned}"
+        first = f", {FIRST_FRAME}" if facts.has_more_frames else ""
+        return f"{facts.width}x{facts.height} {facts.format} {facts.mode}{turned}{first}"
     if isinstance(facts, AudioFacts):
         return f"{_describe_audio(facts)}{_format_seconds(facts.duration_s)}"
     fps = f" {round(facts.fps, 2):g} fps" if facts.fps else ""

@@ -23,7 +23,7 @@ from wdsctl.core.media.facts import ImageFacts, Unreadable
 from wdsctl.core.media.kinds import MEDIA_FORMATS, PILLOW_FORMATS
 from wdsctl.core.media.png import is_side_chunk_error, without_side_chunks
 
-_ALPHA_FLAG, _EXIF_FLAG = 0x10, 0x08  # flags of VP8X
+_ALPHA_FLAG, _EXIF_FLAG, _ANIMATION_FLAG = 0x10, 0x08, 0x02  # flags of VP8X
 _MAX_EXIF_BYTES = 1 << 20  # bytes: the orientation is in the first hundred
 
 
@@ -32,6 +32,7 @@ class WebpHeader(NamedTuple):
     height: int
     has_alpha: bool
     exif: bytes
+    is_animated: bool = False
 
 
 def read_webp_header(source: ByteRangeFile) -> WebpHeader:
@@ -45,7 +46,7 @@ def read_webp_header(source: ByteRangeFile) -> WebpHeader:
     if name == b"VP8X":
         width, height = (1 + int.from_bytes(data[at : at + 3], "little") for at in (4, 7))
         exif = _exif(source, 20 + size + size % 2) if data[0] & _EXIF_FLAG else b""
-        return WebpHeader(width, height, bool(data[0] & _ALPHA_FLAG), exif)
+        return WebpHeader(width, height, bool(data[0] & _ALPHA_FLAG), exif, bool(data[0] & _ANIMATION_FLAG))
     if name == b"VP8L" and data[0] == 0x2F:
         bits = int.from_bytes(data[1:5], "little")
         return WebpHeader(1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF), bool(bits >> 28 & 1), b"")
@@ -154,7 +155,22 @@ def _pillow_facts(source: ByteRangeFile, format_name: str) -> ImageFacts:
             raise
         head = without_side_chunks(_rewind(source), head_only=True)
         image = open_with_reader(format_name, io.BytesIO(head))
-    return _make_facts(PILLOW_READERS[format_name][1], image.mode, stored_size(image), exif_orientation(image))
+    name, orientation = PILLOW_READERS[format_name][1], exif_orientation(image)
+    form = (name, image.mode, stored_size(image), orientation)
+    return _make_facts(*form, has_more_frames=_has_more_frames(image))
+
+
+def _has_more_frames(image: ImageFile) -> bool:
+    """Whether a TIFF has further pages, or a GIF, PNG or AVIF is animated. Only of GIF, reads on: to the next frame.
+
+    The further images of a JPEG (MPO) are depth maps, previews and the like.
+    """
+    if image.format == "TIFF":
+        return bool(getattr(getattr(image, "tag_v2", None), "next", 0))
+    try:
+        return image.format in ("GIF", "PNG", "AVIF") and bool(getattr(image, "is_animated", False))
+    except BAD_HEADER_ERRORS:
+        return False  # it ends in the first frame
 
 
 def _rewind(source: ByteRangeFile) -> IO[bytes]:
@@ -192,14 +208,16 @@ def _webp_facts(source: ByteRangeFile) -> ImageFacts:
         orientation = _valid(exif.get(ExifTags.Base.Orientation))
     except BAD_HEADER_ERRORS:
         orientation = 1
-    return _make_facts("WEBP", "RGBA" if header.has_alpha else "RGB", (header.width, header.height), orientation)
+    size = (header.width, header.height)
+    mode = "RGBA" if header.has_alpha else "RGB"
+    return _make_facts("WEBP", mode, size, orientation, has_more_frames=header.is_animated)
 
 
 def _valid(orientation: object) -> int:
     return orientation if isinstance(orientation, int) and 1 <= orientation <= 8 else 1
 
 
-def _make_facts(name: str, mode: str, size: tuple[int, int], orientation: int) -> ImageFacts:
+def _make_facts(name: str, mode: str, size: tuple[int, int], orientation: int, *, has_more_frames: bool) -> ImageFacts:
     width, height = size
     seen = (height, width) if orientation in _SIDEWAYS_ORIENTATIONS else (width, height)
     return ImageFacts(
@@ -210,4 +228,5 @@ def _make_facts(name: str, mode: str, size: tuple[int, int], orientation: int) -
         display_width=seen[0],
         display_height=seen[1],
         orientation=orientation,
+        has_more_frames=has_more_frames,
     )
