@@ -31,6 +31,7 @@ from wdsctl.core.errors import SampleFailed
 from wdsctl.core.media.image import TRANSPOSE_OF_ORIENTATION, exif_orientation, pillow_formats, stored_size
 from wdsctl.core.media.kinds import MAX_IMAGE_PIXELS
 from wdsctl.core.media.png import retry_without_side_chunks
+from wdsctl.core.media.refusals import explain_refusal
 from wdsctl.core.media.stream import CONTAINER_OPTIONS
 from wdsctl.core.media.vorbis import decode_exact_frames
 from wdsctl.core.samples.geometry import PictureChange, PictureForm, change_mask
@@ -62,19 +63,19 @@ def transcode_part(
         try:
             return retry_without_side_chunks(lambda data: transcode_image(name, data, image))(data)
         except IMAGE_ERRORS as error:
-            raise _transcode_error(name, error) from error
+            raise _transcode_error(name, error, data) from error
     if audio is not None and is_selected_part(name, audio):
         try:
             return transcode_audio(name, data, audio)
         except AUDIO_ERRORS as error:
-            raise _transcode_error(name, error) from error
+            raise _transcode_error(name, error, data) from error
     return name, data
 
 
-def _transcode_error(name: str, error: Exception) -> SampleFailed:
+def _transcode_error(name: str, error: Exception, data: bytes) -> SampleFailed:
     reason = " ".join(str(error).split()) or type(error).__name__
     if "cannot identify image file" in reason:  # Pillow prints the address of a buffer
-        reason = "not an image of a supported format"
+        reason = explain_refusal(data)
     return SampleFailed(
         f"cannot transcode the part {name}: {reason}",
         hint="pass `--on-error keep` to copy such parts unchanged, or `--on-error skip` to skip their samples",

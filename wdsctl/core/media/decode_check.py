@@ -24,6 +24,7 @@ from wdsctl.core.media.byte_range import ByteRangeFile
 from wdsctl.core.media.image import BAD_HEADER_ERRORS, pillow_formats
 from wdsctl.core.media.kinds import MAX_IMAGE_PIXELS
 from wdsctl.core.media.png import retry_without_side_chunks
+from wdsctl.core.media.refusals import explain_refusal
 from wdsctl.core.media.sniff import PNG_SIGNATURE
 from wdsctl.core.media.stream import (
     DEMUXERS,
@@ -64,7 +65,7 @@ def check_image_decodes(data: bytes, *, max_pixels: int = MAX_IMAGE_PIXELS) -> D
         try:
             return _check_image_decodes(data, max_pixels)
         except UnidentifiedImageError:
-            return DecodeVerdict("broken", "it is not an image of a supported format" if data else "it is empty")
+            return DecodeVerdict("broken", explain_refusal(data))
         except _DECODE_ERRORS as error:
             reason = (str(error) or type(error).__name__).splitlines()[0]
             return DecodeVerdict("broken", f"it cannot be decoded: {reason}")

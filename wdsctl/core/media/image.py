@@ -22,8 +22,10 @@ from wdsctl.core.media.byte_range import ByteRangeFile
 from wdsctl.core.media.facts import ImageFacts, Unreadable
 from wdsctl.core.media.kinds import MEDIA_FORMATS, PILLOW_FORMATS
 from wdsctl.core.media.png import is_side_chunk_error, without_side_chunks
+from wdsctl.core.media.refusals import explain_refusal
 
 _ALPHA_FLAG, _EXIF_FLAG, _ANIMATION_FLAG = 0x10, 0x08, 0x02  # flags of VP8X
+_EXPLAINED_BYTES = 1 << 20  # of a file that Pillow refuses; the directory of a TIFF may be further behind
 _MAX_EXIF_BYTES = 1 << 20  # bytes: the orientation is in the first hundred
 
 
@@ -141,7 +143,8 @@ def image_facts(source: ByteRangeFile, format_name: str) -> ImageFacts | Unreada
             if format_name in PILLOW_READERS:
                 return _pillow_facts(source, format_name)
         except BAD_HEADER_ERRORS:
-            return Unreadable(reason="its header is damaged or cut off")
+            source.seek(0)
+            return Unreadable(reason=explain_refusal(source.read(_EXPLAINED_BYTES) or b""))
         except ImportError:
             return Unreadable(reason=f"Pillow {pillow_version} does not read {format_name}")
     return Unreadable(reason=f"wdsctl cannot read {format_name}")

@@ -20,6 +20,7 @@ from wdsctl.core.errors import SampleFailed
 from wdsctl.core.media.image import TRANSPOSE_OF_ORIENTATION, exif_orientation, pillow_formats
 from wdsctl.core.media.kinds import decoder_package, has_reader
 from wdsctl.core.media.png import retry_without_side_chunks
+from wdsctl.core.media.refusals import explain_refusal
 from wdsctl.core.media.sniff import PNG_SIGNATURE, sniff
 from wdsctl.core.samples.geometry import orient_pixels
 from wdsctl.loader.decoding.jpeg import jpeg_output_size, reduction_factor
@@ -219,7 +220,7 @@ def _identify_format(data: bytes) -> ImageFile:
                 f"your own: SampleDecoder(decoders={{{form!r}: decode}}), or one for the name of the part",
             ) from None
         # Pillow's own message is the address of the buffer.
-        raise ValueError("not an image of a supported format" if data else "the part is empty") from None
+        raise ValueError(explain_refusal(data)) from None
 
 
 def image_pixels(image: Image.Image, mode: str) -> NDArray[Any]:
