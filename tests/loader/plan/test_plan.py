@@ -95,3 +95,15 @@ def test_state_refuses_recomputed_column_of_any_packing_budget(length: Any, tmp_
 
     with pytest.raises(StateMismatch, match="columns: "):
         loader().load_state_dict(state)
+
+
+def test_check_warns_about_changed_subflavors_and_rejects_them_if_strict() -> None:
+    saved = LoaderPlan(ORDER, RECIPE, subflavors="1").to_state()
+    plan = LoaderPlan(ORDER, RECIPE, subflavors="2")
+
+    with pytest.warns(UserWarning, match="subflavors of datasets have changed"):
+        plan.check(saved, strict=False)
+    with pytest.raises(StateMismatch, match="subflavors: 1 in the state, none here"):
+        LoaderPlan(ORDER, RECIPE).check(saved, strict=True)
+    plan.check(LoaderPlan(ORDER, RECIPE).to_state(), strict=True)  # of an earlier version
+    assert "subflavors" not in LoaderPlan(ORDER, RECIPE).to_state()

@@ -7,7 +7,7 @@
     world               number of ranks that saved it
     plan                {"order": facts that are compared one by one, "recipe": a digest, "stages": the stages that have
                         states, some with what their states depend on, as in "pack:12"}; with auxiliary stores, "aux":
-                        a digest by name
+                        a digest by name; with subflavors, "subflavors": a digest of all
     generations         [int, ...]: the generation of each dataset of the blend that was ever read, in the order in
                         which the datasets were added
     batches_drawn       batches that all ranks together have drawn: in the job, or in this pass of a finite run
@@ -139,6 +139,8 @@ def _find_plan_error(plan: Any) -> str:
         return "the plan's 'order' is not a JSON object"
     if not isinstance(plan["recipe"], str) or not _are_texts(plan["stages"]):
         return "the plan's 'recipe' is not text, or its 'stages' is not a list of text"
+    if not isinstance(plan.get("subflavors", ""), str):
+        return "the plan's 'subflavors' is not text"
     stores = plan.get("aux", {})
     if not isinstance(stores, dict) or not _are_texts([*stores, *stores.values()]):
         return "the plan's 'aux' is not a JSON object of text"
@@ -495,7 +497,8 @@ def _check_same_job(first: LoaderState, state: LoaderState) -> None:
     differences = describe_differences(plan["order"], other["order"], labels)
     differences += describe_differences({"recipe": plan["recipe"]}, {"recipe": other["recipe"]}, labels)
     differences += describe_differences({"stages": plan["stages"]}, {"stages": other["stages"]}, labels)
-    differences += describe_differences({"aux": plan.get("aux")}, {"aux": other.get("aux")}, labels)
+    for key in ("aux", "subflavors"):
+        differences += describe_differences({key: plan.get(key)}, {key: other.get(key)}, labels)
     if differences:
         raise _merge_error(f"{rank_names} have different plans: {'; '.join(differences)}")
     for key in SHARED_FIELDS:

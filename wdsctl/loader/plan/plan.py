@@ -27,23 +27,28 @@ ADOPT_WEIGHTS_HINT = (
 
 @dataclass(frozen=True, slots=True)
 class LoaderPlan:
-    """`component_names`: the datasets, for messages. `store_digests`: of auxiliary stores, by name."""
+    """`component_names`: the datasets, for messages. `store_digests`: of auxiliary stores, by name. `subflavors`: a
+    digest of those of all datasets; empty without any.
+    """
 
     order_facts: dict[str, Any]
     recipe_facts: dict[str, Any]
     component_names: tuple[str, ...] = ()
     store_digests: Mapping[str, str] = field(default_factory=dict)
+    subflavors: str = ""
 
     def fingerprint(self) -> str:
         """The digest of the plan: 32 hex digits."""
-        stores = {"aux": dict(self.store_digests)} if self.store_digests else {}
-        return json_digest({"order": self.order_facts, "recipe": self.recipe_facts, **stores})
+        return json_digest({"order": self.order_facts, "recipe": self.recipe_facts, **self._stores()})
 
     def to_state(self) -> dict[str, Any]:
-        """The part of a state: the order as values, so that a mismatch can be explained, the recipe's digest, and a
-        digest for each auxiliary store."""
-        stores = {"aux": dict(self.store_digests)} if self.store_digests else {}
-        return {"order": self.order_facts, "recipe": json_digest(self.recipe_facts), **stores}
+        """The part of a state: the order as values, so that a mismatch can be explained, the recipe's digest, and
+        digests of each auxiliary store and of subflavors."""
+        subflavors = {"subflavors": self.subflavors} if self.subflavors else {}
+        return {"order": self.order_facts, "recipe": json_digest(self.recipe_facts), **self._stores(), **subflavors}
+
+    def _stores(self) -> dict[str, Any]:
+        return {"aux": dict(self.store_digests)} if self.store_digests else {}
 
     def with_batch_size(self, batch_size: int | None, times: int) -> LoaderPlan:
         """The plan of the job whose batches are `times` as large."""
@@ -101,6 +106,14 @@ class LoaderPlan:
             if strict:
                 raise _mismatch_error(message, lines)
             warn_at_user_line(join_indented(f"{message}; samples made from them may differ:", *lines))
+        # States of earlier versions have no digest of subflavors, and another blend has others.
+        is_same_blend = len(saved["order"].get("sources", ())) == len(self.order_facts.get("sources", ()))
+        before = saved.get("subflavors", "")
+        if before and is_same_blend and before != self.subflavors:
+            message = "subflavors of datasets have changed since the state was saved"
+            if strict:
+                raise _mismatch_error(message, [f"subflavors: {before} in the state, {self.subflavors or 'none'} here"])
+            warn_at_user_line(f"{message}; samples carry the new ones, and cookers are chosen by them")
 
     def _changed_datasets(self, saved: Mapping[str, Any]) -> list[str]:
         """A line for each dataset whose data has changed."""

@@ -88,8 +88,17 @@ def epoch_of_pass(dataset: BaseDataset, pass_number: int) -> int:
 
 def build_lane_plan(dataset: BaseDataset, streams: OpenBlend) -> LoaderPlan:
     """The plan of a run by lanes."""
+    return make_plan(dataset, streams, streams.order_facts)
+
+
+def make_plan(dataset: BaseDataset, streams: OpenBlend, order_facts: dict[str, Any]) -> LoaderPlan:
+    held = [[source.number, *sorted(map(repr, source.subflavors.items()))] for source in streams.sources]
     return LoaderPlan(
-        streams.order_facts, recipe_facts(dataset, streams), streams.component_names, store_digests(streams)
+        order_facts,
+        recipe_facts(dataset, streams),
+        streams.component_names,
+        store_digests(streams),
+        json_digest(held)[:8] if any(source.subflavors for source in streams.sources) else "",
     )
 
 

@@ -12,7 +12,6 @@ from wdsctl.loader.order.passes import BatchRanges
 from wdsctl.loader.pipeline.batches import END
 from wdsctl.loader.plan.bans import Bans
 from wdsctl.loader.plan.open_blend import OpenBlend
-from wdsctl.loader.plan.plan import LoaderPlan
 from wdsctl.loader.recipe.dataset import BaseDataset
 from wdsctl.loader.resume.state import END_PASSED, LoaderState
 from wdsctl.loader.run.batch_ranges import BatchRange, BatchRangeRunner, BatchRangeRunnerFactory
@@ -20,8 +19,7 @@ from wdsctl.loader.run.build import (
     build_pipeline,
     can_multiply_batches,
     epoch_of_pass,
-    recipe_facts,
-    store_digests,
+    make_plan,
 )
 from wdsctl.loader.run.engine import check_result_task
 from wdsctl.loader.run.lane_runner import DrawnBatch
@@ -56,9 +54,7 @@ class RangeTurns:
         self._ranges = BatchRanges(order.n * max(1, order.passes), dataset.batch_size or 1, dataset.batch_drop_last)
         # The batch size belongs to the order here: positions in the pass count batches.
         facts = {**streams.order_facts, "batch_size": dataset.batch_size, "batch_drop_last": dataset.batch_drop_last}
-        self.loader_plan = LoaderPlan(
-            facts, recipe_facts(dataset, streams), streams.component_names, store_digests(streams)
-        )
+        self.loader_plan = make_plan(dataset, streams, facts)
         self.pipeline = build_pipeline(dataset, streams, bans)
         self.worker_count = self._workers.num_workers
         self.expected_turns: int | None = 0
