@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
+import wdsctl
 from tests.build import a_dataset
 from wdsctl import Dataset
 from wdsctl.core.dataset.config import load_config
@@ -168,3 +169,52 @@ def test_robots_have_no_labels_on_images(tmp_path: Path) -> None:
 
     assert sample_options(PrepareRequest(drawn_on="shown"))["--drawn-on"]
     assert not sample_options(PrepareRequest())["--drawn-on"]
+
+
+def structure_findings(root: str) -> list[tuple[str, int | None]]:
+    """The findings about sizes of `validate` without levels."""
+    return [(each.message, each.count) for each in validate(root, ValidateRequest()).findings if each.code == "WDS170"]
+
+
+@pytest.mark.parametrize(
+    ("mask", "drawn_on", "text"),
+    [
+        ((40, 24), "shown", "the mask has another size than its image"),
+        ((32, 24), "shown", "the mask fits the image as stored, which has an EXIF orientation, and not as it is"),
+        ((24, 32), "stored", "the mask fits the image as shown, which has an EXIF orientation, and not as it is"),
+        ((24, 32), "shown", ""),
+        ((32, 24), "stored", ""),
+        (None, "", "the image has an EXIF orientation, and dataset.yaml does not say what its labels are drawn on"),
+    ],
+)
+def test_structure_level_compares_sizes_of_media_facts(
+    tmp_path: Path, mask: tuple[int, int] | None, drawn_on: str, text: str
+) -> None:
+    source = a_labelled(tmp_path, {} if mask else BOXES, mask=mask)
+    a_prepared(source, drawn_on, masks=mask is not None)
+    path = Path(locate(source).dataset_yaml)
+    if not drawn_on:
+        path.write_text("\n".join(each for each in path.read_text().splitlines() if not each.startswith("drawn_on")))
+    assert structure_findings(source) == []  # without media facts
+
+    wdsctl.index(source, media=True, workers=1)
+
+    found = structure_findings(source)
+    assert [count for _, count in found] == ([3] if text else [])
+    assert all(each.startswith(text) and ", in 3 samples, such as 0: image 32 x 24" in each for each, _ in found)
+    schema = validate(source, ValidateRequest(levels=("schema",))).findings
+    assert not any(", in 3 samples" in each.message for each in schema)
+
+
+def test_media_facts_of_first_alternative_count(tmp_path: Path) -> None:
+    mask = an_image(32, 24, form="PNG")
+    other = an_image(8, 8, form="PNG")
+    parts = {"a.jpg": an_image(32, 24), "a.png": other, "a.seg.png": mask, "b.png": other, "b.seg.png": mask}
+    source = a_dataset(tmp_path, {"0.tar": parts})
+    fields = {"image": "jpg,png", "mask": "seg.png"}
+    prepare(source, None, PrepareRequest(sample_type="SegmentationSample", field_map=fields))
+    wdsctl.index(source, media=True, workers=1)
+
+    [(message, count)] = structure_findings(source)
+
+    assert (count, "such as b: image 8 x 8, mask 32 x 24" in message) == (1, True)

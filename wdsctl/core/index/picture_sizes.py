@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
+from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.dataset.config import DatasetConfig, parse_config, read_config_text, update_drawn_on_line
 from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.errors import Finding
@@ -31,6 +32,7 @@ from wdsctl.core.storage.open import storage_for
 from wdsctl.core.storage.storage import Storage
 from wdsctl.core.text import pluralize
 
+_DRAWN = ("image", "mask")
 Part = tuple[str, int, int]  # name, offset in the shard, bytes
 
 
@@ -77,6 +79,36 @@ def _sizes_of(storage: Storage, path: str, parts: dict[str, Part], paths: dict[s
             except ValueError:
                 continue
     return PictureSizes(picture, stated, is_voc, None if mask is None else mask[:2])
+
+
+def catalog_size_findings(catalog: Catalog, config: DatasetConfig) -> Iterator[Finding]:
+    """A warning WDS170 for each kind of disagreement that media facts show: orientations, and sizes of masks.
+
+    Reads no shards; nothing without media facts of the mapped image.
+    """
+    paths = parse_field_map(config.field_map)
+    if catalog.media_settings() is None or not has_geometry(paths) or "image" not in paths:
+        return
+    images, masks = ([access.part for access in paths[each].alternatives] if each in paths else [] for each in _DRAWN)
+    examples: dict[str, tuple[PictureSizes, str]] = {}
+    counts: Counter[str] = Counter()
+    for width, height, orientation, mask_width, mask_height, samples, key in catalog.media_reader.doubtful_sizes(
+        images, masks
+    ):
+        mask = None if mask_width is None else (mask_width, mask_height)
+        sizes = PictureSizes(PictureForm(width, height, orientation), mask=mask)
+        if text := describe_disagreement(sizes, config.drawn_on):
+            counts[text] += samples
+            examples.setdefault(text, (sizes, key or ""))
+    for text, count in counts.items():
+        sizes, key = examples[text]
+        such_as = f", such as {key}" if key else ""
+        yield Finding(
+            code="WDS170",
+            severity="warning",
+            message=f"{text}, in {pluralize(count, 'sample')}{such_as}: {describe_sizes(sizes)}",
+            count=count,
+        )
 
 
 def write_drawn_on(

@@ -38,6 +38,7 @@ from wdsctl.core.import_guard import missing_name_reason
 from wdsctl.core.index.first_use import ensure_current_catalog
 from wdsctl.core.index.freshness import freshness_findings
 from wdsctl.core.index.key_until import key_findings
+from wdsctl.core.index.picture_sizes import catalog_size_findings
 from wdsctl.core.invocation import describe_request
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
@@ -519,6 +520,7 @@ class _Validation:
             *([] if has_key_rule else key_findings(self.location, self.offsets)),
             *part_findings(self.offsets, self.parts, self.config),
             *colliding_part_findings(self.offsets),
+            *self._size_findings(),
             *robot_media_findings(
                 self.location.root,
                 self.config.sequences,
@@ -527,6 +529,13 @@ class _Validation:
                 decodes=self._has_level("content"),
             ),
         ]
+
+    def _size_findings(self) -> list[Finding]:
+        """Sizes that disagree by the media facts of the catalog; the level `schema` reads them from the files."""
+        if self._has_level("schema") or self.config_findings:
+            return []
+        with Catalog(self.location.catalog) as catalog:
+            return list(catalog_size_findings(catalog, self.config))
 
 
 def sort_findings(findings: Iterable[Finding]) -> list[Finding]:
