@@ -44,8 +44,8 @@ def explain_refusal(data: bytes) -> str:
     try:
         unusual = {"jpeg": _unusual_jpeg, "tiff": _unusual_tiff, "bmp": _unusual_bmp}.get(content.format)
         what = unusual(data) if unusual is not None else ""
-    except (struct.error, SyntaxError, ValueError, LookupError, TypeError, OSError, OverflowError):
-        what = ""
+    except (struct.error, SyntaxError, ValueError, LookupError, TypeError, OSError, OverflowError, UserWarning):
+        what = ""  # Pillow warns of a damaged directory, and a program may turn warnings into errors
     return f"it is {what}, which Pillow does not read" if what else _DAMAGED
 
 
