@@ -220,7 +220,7 @@ def _identify_format(data: bytes) -> ImageFile:
                 f"your own: SampleDecoder(decoders={{{form!r}: decode}}), or one for the name of the part",
             ) from None
         # Pillow's own message is the address of the buffer.
-        raise ValueError(explain_refusal(data)) from None
+        raise ValueError(explain_refusal(data) if data else "the part is empty") from None
 
 
 def image_pixels(image: Image.Image, mode: str) -> NDArray[Any]:
