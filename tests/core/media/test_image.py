@@ -201,7 +201,7 @@ def a_series(form: str, frames: int) -> bytes:
 
 @pytest.mark.parametrize("frames", [1, 3])
 @pytest.mark.parametrize("form", ["TIFF", "GIF", "PNG", "WEBP", "AVIF"])
-def test_image_facts_say_that_more_frames_follow(form: str, frames: int) -> None:
+def test_image_facts_have_more_frames_for_series(form: str, frames: int) -> None:
     if form == "AVIF" and (Image.init(), form)[1] not in Image.SAVE:
         pytest.skip("this Pillow does not write AVIF")
 

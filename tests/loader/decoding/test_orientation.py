@@ -95,7 +95,7 @@ def a_tiff(stored: Any, orientation: int) -> bytes:
 
 @pytest.mark.parametrize("orientation", range(1, 9))
 @pytest.mark.parametrize("spec", ["rgb8", "pilrgb"])
-def test_tiff_stays_as_stored_only_if_asked_for(orientation: int, spec: str) -> None:
+def test_tiff_stays_as_stored_only_on_request(orientation: int, spec: str) -> None:
     stored = pixels(5, 7)
     data = a_tiff(stored, orientation)
 

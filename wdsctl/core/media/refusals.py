@@ -42,11 +42,19 @@ def explain_refusal(data: bytes) -> str:
     if not has_reader(content.format):
         return f"it is {content.format.upper()}, which needs the package {decoder_package(content.format)}"
     try:
-        unusual = {"jpeg": _unusual_jpeg, "tiff": _unusual_tiff, "bmp": _unusual_bmp}.get(content.format)
-        what = unusual(data) if unusual is not None else ""
+        what = _unusual(content.format, data)
     except (struct.error, SyntaxError, ValueError, LookupError, TypeError, OSError, OverflowError, UserWarning):
         what = ""  # Pillow warns of a damaged directory, and a program may turn warnings into errors
     return f"it is {what}, which Pillow does not read" if what else _DAMAGED
+
+
+def _unusual(form: str, data: bytes) -> str:
+    """What is rare about the file, in words; empty if nothing is, so that something must be damaged."""
+    if form == "jpeg":
+        return _unusual_jpeg(data)
+    if form == "tiff":
+        return _unusual_tiff(data)
+    return _unusual_bmp(data) if form == "bmp" else ""
 
 
 def _unusual_jpeg(data: bytes) -> str:
