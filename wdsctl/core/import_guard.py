@@ -17,7 +17,8 @@ from contextlib import contextmanager
 from importlib.machinery import ModuleSpec, PathFinder
 from typing import Any
 
-from wdsctl.core.errors import UsageError
+from wdsctl.core.errors import StorageError, UsageError
+from wdsctl.core.safe_open import open_named
 
 _implicit_entries = {""}  # entries of `sys.path` for the current folder that Python added by itself
 
@@ -81,9 +82,9 @@ def missing_name_reason(module: str, name: str) -> str:
     if not origin.endswith(".py"):
         return ""
     try:
-        with open(origin, "rb") as file:
+        with open_named(origin) as file:
             tree = ast.parse(file.read())
-    except (OSError, SyntaxError, ValueError) as error:
+    except (OSError, SyntaxError, ValueError, StorageError) as error:
         return f"cannot read the module {origin}: {error}"
     defined: set[str] = set()
     for node in ast.walk(tree):

@@ -383,7 +383,7 @@ class _Validation:
         reason = ""
         if opener is None:
             reason = "the caller of the function names no loader"
-        elif self.config_findings:
+        elif any(each.severity == "error" for each in self.config_findings):
             reason = "dataset.yaml is invalid"
         elif isinstance(self.offsets, Finding):
             reason = "the offsets file cannot be used"
