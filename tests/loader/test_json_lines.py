@@ -16,6 +16,7 @@ from tests.remote import upload_shards
 from wdsctl.core.errors import InputError, LoaderError, SampleFailed, StateMismatch, StorageError, UsageError
 from wdsctl.core.index.index import index
 from wdsctl.core.prepare.prepare import prepare
+from wdsctl.core.safe_open import ALLOW_PATH_VARIABLE
 from wdsctl.core.trace.trace import TraceOptions, query_trace
 from wdsctl.loader import DefaultTaskEncoder, Packing, WorkerConfig, get_loader, get_val_dataset
 
@@ -171,8 +172,9 @@ def test_column_of_json_field_determines_packs(tmp_path: Path) -> None:
     assert all(10 < sum(len(each["image"]) for each in batch["json"][0]) <= 20 for batch in batches)
 
 
-def test_trace_lists_jsonl_samples_by_key(tmp_path: Path) -> None:
+def test_trace_lists_jsonl_samples_by_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = a_file(tmp_path)
+    monkeypatch.setenv(ALLOW_PATH_VARIABLE, str(tmp_path))
     loader = make_training_loader(root, encoder=Plain(), trace=str(tmp_path / "trace"))
     batch = take_batches(loader, 2)[1]
     loader.close()

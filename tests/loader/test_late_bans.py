@@ -15,6 +15,7 @@ from tests.loader.datasets import Parts, Raw, a_dataset, at_place
 from tests.loader.running import digests, json_round_trip, make_training_loader, save_state_after, take_batches
 from tests.places import in_folder_and_memory
 from wdsctl.core.index.index import index
+from wdsctl.core.safe_open import ALLOW_PATH_VARIABLE
 from wdsctl.core.trace.trace import TraceOptions, query_trace
 from wdsctl.loader import Loader, merge_states
 from wdsctl.loader.packing import Packing
@@ -190,7 +191,10 @@ def test_second_late_ban_applies_to_samples_kept_by_first(holder: str, dataset: 
 
 
 @each_holder
-def test_samples_that_trace_reports_for_step_can_be_banned(options: Any, dataset: str, tmp_path: Path) -> None:
+def test_samples_that_trace_reports_for_step_can_be_banned(
+    options: Any, dataset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(ALLOW_PATH_VARIABLE, dataset)
     with loader_of(dataset, options, trace=tmp_path / "trace") as loader:
         state = save_state_after(loader, BEFORE)
         batches = take_batches(loader, 4)

@@ -22,6 +22,7 @@ from wdsctl.core.errors import CatalogError, InputError, StateMismatch
 from wdsctl.core.index.index import index
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.prepare.request import PrepareRequest
+from wdsctl.core.safe_open import ALLOW_PATH_VARIABLE
 from wdsctl.core.views.definition import ViewDefinition
 from wdsctl.core.views.selections import count_selected, intersect_selections, read_view_samples, select_split
 from wdsctl.core.views.show import iter_exported_names
@@ -199,7 +200,7 @@ def test_joins_take_views(tmp_path: Path) -> None:
 
 @in_folder_and_memory
 @pytest.mark.usefixtures("place")
-def test_trace_of_view_lists_samples_of_its_split(tmp_path: Path) -> None:
+def test_trace_of_view_lists_samples_of_its_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from wdsctl.core.trace.trace import TraceOptions, query_trace
 
     root = a_dataset_with_view(tmp_path / "data")
@@ -207,6 +208,7 @@ def test_trace_of_view_lists_samples_of_its_split(tmp_path: Path) -> None:
         get_train_dataset(f"{root}@odd", batch_size=4, task_encoder=Raw(), trace=tmp_path / "traces")
     ) as loader:
         take_batches(loader, 3)
+    monkeypatch.setenv(ALLOW_PATH_VARIABLE, root.partition("@")[0])
     report = query_trace(str(tmp_path / "traces"), TraceOptions(step=1))
     assert report.findings == ()
     assert report.batches is not None

@@ -54,6 +54,7 @@ EXCEPTIONS = {
         "core/split/store.py: open_named(file)",
         "loader/decoding/av/media_source.py: open_named(self.path)",
         "loader/energon/epathlib.py",
+        "loader/energon/flavors/prepare_dataset.py: open_named(root)",
         "loader/integrations/megatron.py: torch.load(path)",
         "loader/integrations/transformers.py: open_named(path)",
         "loader/reading/user_code.py: open_named(path)",  # with --trust-code only

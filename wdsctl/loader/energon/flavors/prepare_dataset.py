@@ -24,6 +24,7 @@ from wdsctl.core.energon.meta import JSONL_INDEX_SUFFIX
 from wdsctl.core.energon.split_yaml import collapse_ranges, format_split_yaml
 from wdsctl.core.errors import DatasetError, InputError, UsageError, translate_os_errors
 from wdsctl.core.files import make_folder, write_pieces, write_text
+from wdsctl.core.safe_open import open_named
 from wdsctl.core.shards.list import some_shards
 from wdsctl.core.shards.scan_unit import scan_file
 from wdsctl.core.urls import is_url, redact_secrets
@@ -84,7 +85,7 @@ def prepare_jsonl(path: str | Path | EPath) -> int:
     root = os.fspath(path)
     _check_root(root)
     starts, position = [], 0
-    with translate_os_errors(root, "read"), open(root, "rb") as file:
+    with translate_os_errors(root, "read"), open_named(root) as file:
         for number, line in enumerate(file, 1):
             text = line.strip()
             if text and not (text.startswith(b"{") and text.endswith(b"}")):
