@@ -62,7 +62,7 @@ CASES = (
     Case("validate shards --format text", REPORT, "text"),
     Case("validate shards --format sarif", REPORT, "text"),
     Case("repair broken {out}", ("{out}/a.tar",), code=5),
-    Case("trace traces --step 1", REPORT),
+    Case("trace traces --step 1 --allow-path .", REPORT),
     Case("doctor", REPORT),
     Case("explain", CODES, "code\ttitle"),
     Case("explain WDS102", REPORT),

@@ -27,6 +27,7 @@ from wdsctl.core.index.index import index
 from wdsctl.core.index.request import IndexRequest
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.prepare.request import PrepareRequest
+from wdsctl.core.safe_open import ALLOW_PATH_VARIABLE
 from wdsctl.core.trace.trace import TraceOptions, query_trace
 from wdsctl.loader import Loader, WorkerConfig, get_loader, get_train_dataset, get_val_dataset, get_val_datasets
 from wdsctl.loader.packing import Packing
@@ -319,7 +320,10 @@ def test_join_is_cached_in_folder_of_primary(primary: str, other: str) -> None:
 
 @in_folder_and_memory
 @pytest.mark.usefixtures("place")
-def test_trace_of_join_lists_samples_of_primary(primary: str, other: str, tmp_path: Path) -> None:
+def test_trace_of_join_lists_samples_of_primary(
+    primary: str, other: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(ALLOW_PATH_VARIABLE, primary)
     loader = get_loader(
         get_train_dataset(join_of(primary, other), batch_size=4, task_encoder=Raw(), trace=tmp_path / "trace")
     )

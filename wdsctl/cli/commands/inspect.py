@@ -22,7 +22,6 @@ from wdsctl.cli.formatting import (
     relative_paths,
 )
 from wdsctl.cli.tables import SEVERITY_STYLES, finding_lines, labelled_lines, make_table, more_findings_line
-from wdsctl.core.catalog.consistency import describe_absent_field
 from wdsctl.core.dataset.location import ENERGON_META_FOLDER, shell_command
 
 if TYPE_CHECKING:
@@ -212,6 +211,8 @@ def _facts(report: InspectReport) -> list[tuple[str, str]]:
         ),
     ]
     if report.absent_fields:
+        from wdsctl.core.catalog.consistency import describe_absent_field
+
         missing = (describe_absent_field(name, count, report.samples) for name, count in report.absent_fields.items())
         facts.append(("fields", ", ".join(missing)))
     if report.polylithic:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from wdsctl.core.catalog.browse import CatalogBrowser
-from wdsctl.core.catalog.consistency import absent_fields, open_offsets
 from wdsctl.core.catalog.ledger import read_views
 from wdsctl.core.catalog.presence import no_samples_findings
 from wdsctl.core.catalog.totals import PartCount, SplitCount, Totals, read_catalog_summary
@@ -169,6 +168,8 @@ def _count_absent_fields(
         for path in parse_field_map(config.field_map).values()
     ):
         return {}
+    from wdsctl.core.catalog.consistency import absent_fields, open_offsets
+
     offsets = open_offsets(location, generation)
     return {} if isinstance(offsets, Finding) else absent_fields(offsets, config)
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from wdsctl.core.catalog.browse import CatalogBrowser
-from wdsctl.core.catalog.presence import media_folder_option_error
 from wdsctl.core.catalog.values import SampleLocation, SplitMembers
 from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.inspect.get import locate_indexed, select_members
@@ -71,6 +70,8 @@ def open_listing(
     with CatalogBrowser(location.catalog) as browser:
         name = f"--{what}" if what != "shards" else "" if split is None else "--split"
         if browser.is_media_folder and name:
+            from wdsctl.core.catalog.presence import media_folder_option_error
+
             raise media_folder_option_error(name, location.display_path)
         members = select_members(location, browser, view, split)
         arguments = (location, browser, prefix, what, members)

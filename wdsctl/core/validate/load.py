@@ -23,6 +23,7 @@ from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.dataset.polylithic import PolylithicFolder
 from wdsctl.core.errors import Finding
 from wdsctl.core.extras import require_packages
+from wdsctl.core.json_text import read_json
 from wdsctl.core.validate.headers import ReadShard
 from wdsctl.plugins import LoadCheckName
 
@@ -140,7 +141,7 @@ def unpack_kinds(packed: bytes) -> ShardKinds:
     try:
         data = zlib.decompressobj().decompress(packed, _MAX_STORED_BYTES)
         kinds, _, numbers = data.partition(b"\0")
-        return ShardKinds(tuple(map(str, json.loads(kinds))), numbers)
+        return ShardKinds(tuple(map(str, read_json(kinds))), numbers)
     except (zlib.error, ValueError, TypeError) as error:
         raise ValueError(f"malformed kinds of samples: {error}") from error
 

@@ -21,6 +21,7 @@ import torch
 from wdsctl.core.catalog.splits import SplitShard
 from wdsctl.core.dataset.config import DatasetConfig, parse_config
 from wdsctl.core.errors import Finding, Severity, WdsctlError
+from wdsctl.core.json_text import read_json
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.samples.field_map import parse_field_map
 from wdsctl.core.samples.fields import find_parts
@@ -162,14 +163,14 @@ class DatasetLoadCheck:
 
     def missing_fields(self, kind: str) -> tuple[str, ...]:
         mapped = self._config.field_map
-        return tuple(name for name, value in json.loads(kind) if name in mapped and value == "NoneType")
+        return tuple(name for name, value in read_json(kind) if name in mapped and value == "NoneType")
 
     def split_findings(
         self, split: str, selection: Sequence[SplitShard] | None, kinds: Mapping[str, KindCount]
     ) -> list[Finding]:
         unlike = None if selection is None else self._unlike_finding(split, selection)
         if unlike is not None:
-            fields = {kind: frozenset(name for name, _ in json.loads(kind)) for kind in kinds}
+            fields = {kind: frozenset(name for name, _ in read_json(kind)) for kind in kinds}
             by_fields: dict[frozenset[str], dict[str, KindCount]] = {}
             for kind, count in kinds.items():
                 by_fields.setdefault(fields[kind], {})[kind] = count
@@ -223,7 +224,7 @@ class DatasetLoadCheck:
 
     def _stand_in(self, kind: str) -> Any:
         base = dict(zip(BASE_FIELDS, ("", (), None, ()), strict=True))
-        fields = {name: _stand_in_value(value) for name, value in json.loads(kind)}
+        fields = {name: _stand_in_value(value) for name, value in read_json(kind)}
         if self._config.sample_type == CRUDE:
             return CrudeSample({**base, **fields})
         sample = object.__new__(find_sample_type(self._config.sample_type))
