@@ -30,14 +30,12 @@ from pathlib import Path
 
 import fsspec
 import pytest
-from fsspec.asyn import sync
 from fsspec.config import conf
 from fsspec.registry import registry
 
-from tests.kept import keep_service_models
+from tests.kept import close_patiently, keep_service_models
 
 START_SECONDS = 60  # a server that needs longer counts as failed
-_CLOSE_SECONDS = 20  # for connections
 ACCESS_KEY, SECRET_KEY = "tester", "of-nobody-and-for-nothing"
 
 #: Azurite's own account, whose key its documentation prints.
@@ -66,6 +64,7 @@ class Store:
 def in_use(store: Store) -> Iterator[Store]:
     """Set the variables that the store's driver reads, and drop cached connections before and after."""
     keep_service_models()
+    close_patiently()
     before = {name: os.environ.get(name) for name in store.settings}
     tokens = dict(conf)
     os.environ.update(store.settings)
@@ -86,10 +85,6 @@ def in_use(store: Store) -> Iterator[Store]:
 def forget_filesystems() -> None:
     """Drop the filesystems that fsspec keeps, which hold the settings of their first use."""
     for kind in set(registry.values()):  # of the drivers that were imported
-        for filesystem in kind._cache.values():
-            # A finalizer gives this 0.1 s, and then closes the connections in another thread than theirs.
-            if (client := getattr(filesystem, "_s3", None)) and filesystem._pid == os.getpid():
-                sync(filesystem.loop, client.__aexit__, None, None, None, timeout=_CLOSE_SECONDS)
         kind.clear_instance_cache()
 
 
