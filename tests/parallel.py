@@ -21,6 +21,7 @@ from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any
 
 import pytest
+from _pytest.config import create_terminal_writer
 
 from tests import children
 
@@ -183,6 +184,8 @@ def _own_resources(config: pytest.Config, number: int) -> None:
     """Capture output into files of this process, and give it a temporary folder."""
     manager = config.pluginmanager
     manager.unregister(name="terminalreporter")
+    # pytest-timeout writes the stacks of all threads to it, and without it fails in the place of the test.
+    config.get_terminal_writer = lambda: create_terminal_writer(config, sys.stderr)  # type: ignore[method-assign]
     if capture := manager.getplugin("capturemanager"):
         capture.stop_global_capturing()
         capture.start_global_capturing()

@@ -23,9 +23,13 @@ def test_fails(): assert 1 == 2
 def test_is_skipped(): pytest.skip("no reason")
 """
 SECOND = """
-import os
+import os, pytest, time
 def test_dies(): os._exit(7)
 def test_runs_after_it(): pass
+@pytest.mark.timeout(0.2)
+def test_waits():
+    try: time.sleep(60)
+    except Exception: pass
 """
 
 
@@ -60,12 +64,13 @@ def test_several_processes_report_what_one_reports(folder: Path) -> None:
     assert "no reason" in several
 
 
-def test_test_that_ends_its_process_has_failed_and_others_still_run(folder: Path) -> None:
+def test_test_that_ends_its_process_or_waits_too_long_has_failed_and_others_still_run(folder: Path) -> None:
     (folder / "test_second.py").write_text(SECOND)
 
     output = run(folder, "--processes", "2")
 
-    assert count_outcomes(output) == {"21 passed", "2 failed", "1 skipped"}
+    assert count_outcomes(output) == {"21 passed", "3 failed", "1 skipped"}
+    assert "Timeout (>0.2s)" in output
     assert "the process of this test has ended with exit code 7" in output
 
 
