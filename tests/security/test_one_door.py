@@ -21,7 +21,7 @@ PATH_OPENERS = {"open", "os.open", "io.open", "io.FileIO", "codecs.open", "os.fd
 #: Functions that return a descriptor of the door.
 DESCRIPTORS = {"open_beneath", "open_in", "create_in", "open_without_links"}
 #: Calls whose results native readers may have: buffers, and files of the door.
-BUFFERS = {"io.BytesIO", "arrow.open_random_access", "BytesIO"}
+BUFFERS = {"io.BytesIO", "open_random_access", "arrow.open_random_access", "BytesIO"}
 NATIVE_READERS = {
     *("Image.open", "PIL.Image.open", "av.open", "av.container.open", "torch.load", "sqlite3.connect"),
     *("zipfile.ZipFile", "zipfile.is_zipfile", "tarfile.open", "tarfile.TarFile", "tarfile.is_tarfile"),

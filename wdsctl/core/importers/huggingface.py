@@ -107,7 +107,7 @@ class _ArrowRows:
     def rows(self, start: int) -> Iterator[SourceRow]:
         number = 0
         for path, (folder, prefix, split) in self._files:
-            for batch in arrow.arrow_batches(path):
+            for batch in arrow.arrow_batches(path, start - number):
                 if number + batch.num_rows > start:
                     past = max(0, start - number)
                     for i, values in enumerate(arrow.iter_rows(batch, past), number + past):

@@ -59,7 +59,7 @@ class ParquetImporter:
             return None
         holds_media = FormatMatch(_SCORE, f"has {path_for_message(os.path.relpath(found, path))}")
         try:
-            if arrow.media_columns(_open_parquet(found).schema_arrow):
+            if arrow.media_columns(arrow.open_parquet(found).schema_arrow):
                 return holds_media
         except WdsctlError:
             return holds_media  # opening reports what is wrong
@@ -75,7 +75,7 @@ class ParquetImporter:
                 hint="pass a .parquet file, or a folder with such files",
                 where=path_for_message(path),
             )
-        schema = _open_parquet(files[0]).schema_arrow
+        schema = arrow.open_parquet(files[0]).schema_arrow
         arrow.check_column_names(schema, files[0])
         if KEY_COLUMN in schema.names:
             of_files = [each.split for each in path_splits(files, root)] if root else []
@@ -93,7 +93,7 @@ class ParquetImporter:
             tables = [open_table(path, _read_first(path), options)]
         paths = [table.path for table in tables]
         splits = [each.split for each in path_splits(paths, root)] if root else []
-        schema = _open_parquet(paths[0]).schema_arrow
+        schema = arrow.open_parquet(paths[0]).schema_arrow
         labels = arrow.label_names(schema)
         rows = ParquetRows(paths, tuple(schema.names), [table.base for table in tables], splits, labels, root=root)
         mapping = make_mapping(self.name, options, tables, root, key=":row" if bytes_in else "", fields=schema.names)
@@ -151,32 +151,26 @@ class ParquetRows:
         self._read_columns = [only] if only else None
 
     def rows(self, start: int) -> Iterator[SourceRow]:
-        number = 0  # number of the row group's first row
+        number = 0  # of the file's first row
         for at, path in enumerate(self._files):
             with arrow.translate_arrow_errors(path):
-                file = _open_parquet(path)
+                file = arrow.open_parquet(path)
                 self._check(file, path)
-                for group in range(file.num_row_groups):
-                    facts = file.metadata.row_group(group)
-                    if number + facts.num_rows > start:
-                        yield from self._group(file, at, group, number, max(0, start - number))
-                    number += facts.num_rows
+                for batch in arrow.parquet_batches(file, path, 1024, self._read_columns, start - number):
+                    yield from self._rows(at, batch, number, start)
+                number += file.metadata.num_rows
 
-    def _group(self, file: Any, at: int, group: int, number: int, skip: int) -> Iterator[SourceRow]:
+    def _rows(self, at: int, batch: arrow.ParquetBatch, number: int, start: int) -> Iterator[SourceRow]:
+        """The rows of a batch from `start` on. `number`: of the file's first row."""
         path, base, split = self._files[at], self._bases[at], self._splits[at]
         name = path[len(self._root) :].lstrip("/") if self._root else os.path.basename(path)
         stem = name[: name.rindex(".")]
-        in_file = sum(file.metadata.row_group(i).num_rows for i in range(group))  # rows before this group
-        facts = file.metadata.row_group(group)
-        at_once = max(1, min(1024, arrow.BATCH_BYTES * facts.num_rows // max(1, facts.total_byte_size)))
-        done = 0
-        for batch in file.iter_batches(at_once, row_groups=[group], columns=self._read_columns, use_threads=False):
-            past = min(batch.num_rows, max(0, skip - done))
-            for i, values in enumerate(arrow.iter_rows(batch, past), done + past):
-                where = f"{path_for_message(path)}, row group {group}, row {i}"
-                arrow.add_label_names(values, self._labels)
-                yield SourceRow(number + i, where, values, None, base, split=split, file_key=f"{stem}/{in_file + i}")
-            done += batch.num_rows
+        past = min(batch.rows.num_rows, max(0, start - number - batch.start))
+        for i, values in enumerate(arrow.iter_rows(batch.rows, past), past):
+            where = f"{path_for_message(path)}, row group {batch.group}, row {batch.first + i}"
+            arrow.add_label_names(values, self._labels)
+            row = batch.start + i
+            yield SourceRow(number + row, where, values, None, base, split=split, file_key=f"{stem}/{row}")
 
     def _check(self, file: Any, path: str) -> None:
         if set(file.schema_arrow.names) != set(self._columns):
@@ -198,21 +192,14 @@ class ParquetRows:
 def _read_first(path: str) -> list[dict[str, Any]]:
     """The first rows of a file, without its bytes. Empty if it cannot be read: opening it reports the error."""
     try:
-        file = _open_parquet(path)
+        file = arrow.open_parquet(path)
         media = arrow.media_columns(file.schema_arrow)
         columns = [name for name in file.schema_arrow.names if name not in media]
         with arrow.translate_arrow_errors(path):
-            batches = file.iter_batches(PROBED_ROWS, columns=columns, use_threads=False)
-            return list(islice((row for batch in batches for row in arrow.iter_rows(batch)), PROBED_ROWS))
+            batches = arrow.parquet_batches(file, path, PROBED_ROWS, columns)
+            return list(islice((row for batch in batches for row in arrow.iter_rows(batch.rows)), PROBED_ROWS))
     except WdsctlError:
         return []
-
-
-def _open_parquet(path: str) -> Any:
-    """Open a Parquet file without read-ahead: a row group may be larger than the memory."""
-    parquet = arrow.import_arrow_module("pyarrow.parquet", "Parquet")
-    with arrow.translate_arrow_errors(path):
-        return parquet.ParquetFile(arrow.open_random_access(path), pre_buffer=False)
 
 
 def _find_parquet_files(root: str, folder: str, depth: int = _MAX_DEPTH) -> Iterator[str]:

@@ -8,14 +8,16 @@ Source: https://arrow.apache.org/docs/format/Columnar.html (types), https://www.
 from __future__ import annotations
 
 import json
+import struct
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 from wdsctl.core.errors import DatasetError, WdsctlError, wdsctl_error_from
 from wdsctl.core.extras import missing_package_error
+from wdsctl.core.importers.common import arrow_checks, parquet_pages
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message
 from wdsctl.core.urls import is_url
@@ -94,6 +96,8 @@ def _time_text(scalar: Any) -> str | int | float:
 
 BATCH_BYTES = 8 << 20  # bytes of Arrow data that are converted to Python objects at a time
 
+_TABLE_ROWS = 65536  # read at once into a table
+
 _END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"  # every writer since Arrow 0.15 ends a stream with these bytes
 
 
@@ -113,7 +117,7 @@ def translate_arrow_errors(path: str) -> Iterator[None]:
         yield
     except WdsctlError:
         raise
-    except (arrow.ArrowException, OSError, ValueError, EOFError) as error:
+    except (arrow.ArrowException, OSError, ValueError, EOFError, OverflowError, struct.error) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise wdsctl_error_from(error, path, "read") from error
         raise DatasetError(
@@ -194,12 +198,18 @@ def check_column_names(schema: Any, path: str) -> None:
 
 
 def iter_rows(batch: Any, skip: int = 0) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a record batch after the first `skip`. Converts about 8 MiB at a time."""
-    step = max(1, min(1024, BATCH_BYTES * batch.num_rows // max(1, batch.nbytes)))
-    for at in range(skip, batch.num_rows, step):
+    """Yield the rows of a checked record batch after the first `skip`. Converts about 8 MiB at a time."""
+    unpacked = arrow_checks.unpacked_bytes(batch)
+    is_uneven = unpacked > 2 * batch.nbytes  # some values take no space of their own
+    step = max(1, min(1024, BATCH_BYTES * batch.num_rows // max(1, unpacked)))
+    at = skip
+    while at < batch.num_rows:
         some = batch.slice(at, step)
+        while is_uneven and some.num_rows > 1 and arrow_checks.unpacked_bytes(some) > 4 * BATCH_BYTES:
+            some = some.slice(0, some.num_rows // 2)
         columns = [column_values(column) for column in some.columns]
         yield from (dict(zip(some.schema.names, row, strict=True)) for row in zip(*columns, strict=True))
+        at += some.num_rows
 
 
 def open_random_access(path: str) -> Any:
@@ -210,8 +220,10 @@ def open_random_access(path: str) -> Any:
     return arrow.PythonFile(source_files.open_file(path, buffer_bytes=_STORE_BUFFER_BYTES), "r")
 
 
-def arrow_batches(path: str) -> Iterator[Any]:
-    """The record batches of an Arrow IPC file or stream. The file is mapped, so that skipped batches are not read.
+def arrow_batches(path: str, start: int = 0) -> Iterator[Any]:
+    """The record batches of an Arrow IPC file or stream, checked if they have rows after the first `start`.
+
+    The file is mapped, so that other batches are not read. Raises DatasetError WDS233.
 
     Source: https://arrow.apache.org/docs/format/Columnar.html (streams and files; files begin with ARROW1).
     """
@@ -220,23 +232,133 @@ def arrow_batches(path: str) -> Iterator[Any]:
         if source_files.stat_file(path).size == 0:
             raise ValueError("the file is empty")
         with open_random_access(path) as mapped:
-            if mapped.read(6) == b"ARROW1":
-                file = ipc.open_file(mapped)
-                for i in range(file.num_record_batches):
-                    yield file.get_batch(i)
-            else:
-                mapped.seek(0)
-                yield from ipc.open_stream(mapped)
-                mapped.seek(mapped.size() - len(_END_OF_STREAM))
-                if mapped.read() != _END_OF_STREAM:
-                    raise ValueError("the stream is truncated between two batches")
+            is_file = mapped.read(6) == b"ARROW1"
+            mapped.seek(0)
+            batches = _file_batches(mapped, path) if is_file else _stream_batches(mapped, path)
+            arrow_checks.check_schema((ipc.open_file if is_file else ipc.open_stream)(mapped).schema)
+            mapped.seek(0)
+            allowed, row, used = arrow_checks.allowed_bytes(path), 0, 0
+            for batch in batches:
+                row += batch.num_rows
+                used += arrow_checks.ROW_BYTES * batch.num_rows + (
+                    arrow_checks.check_batch(batch) if row > start else 0
+                )
+                arrow_checks.check_unpacked_size(used, allowed, path)
+                yield batch
+
+
+def _file_batches(mapped: Any, path: str) -> Iterator[Any]:
+    ipc = import_arrow_module("pyarrow.ipc", "an Arrow file")
+    if not is_url(path):
+        size, allowed = mapped.size(), arrow_checks.allowed_bytes(path)
+        length = int.from_bytes(mapped.read_at(4, max(0, size - 10)), "little")
+        for place in arrow_checks.batch_places(mapped.read_at(length, max(0, size - 10 - length))):
+            mapped.seek(place)
+            arrow_checks.check_message(ipc.read_message(mapped), path, allowed)
+    file = ipc.open_file(mapped)
+    for i in range(file.num_record_batches):
+        yield file.get_batch(i)
+
+
+def _stream_batches(mapped: Any, path: str) -> Iterator[Any]:
+    ipc = import_arrow_module("pyarrow.ipc", "an Arrow file")
+    # A second reader would fetch the objects of a store twice.
+    messages = None if is_url(path) else ipc.MessageReader.open_stream(open_random_access(path))
+    allowed = arrow_checks.allowed_bytes(path)
+    stream = ipc.open_stream(mapped)
+    while True:
+        for message in messages or ():
+            arrow_checks.check_message(message, path, allowed)
+            if message.type == "record batch":
+                break
+        try:
+            yield stream.read_next_batch()
+        except StopIteration:
+            break
+    mapped.seek(mapped.size() - len(_END_OF_STREAM))
+    if mapped.read() != _END_OF_STREAM:
+        raise ValueError("the stream is truncated between two batches")
 
 
 def arrow_schema(path: str) -> Any:
-    """The schema of an Arrow IPC file or stream."""
+    """The schema of an Arrow IPC file or stream. Raises DatasetError WDS233."""
     ipc = import_arrow_module("pyarrow.ipc", "an Arrow file")
     with translate_arrow_errors(path), open_random_access(path) as mapped:
-        if mapped.read(6) == b"ARROW1":
-            return ipc.open_file(mapped).schema
+        is_file = mapped.read(6) == b"ARROW1"
         mapped.seek(0)
-        return ipc.open_stream(mapped).schema
+        schema = (ipc.open_file if is_file else ipc.open_stream)(mapped).schema
+        arrow_checks.check_schema(schema)
+        return schema
+
+
+def open_parquet(path: str) -> Any:
+    """Open a Parquet file without read-ahead: a row group may be larger than the memory. Raises DatasetError WDS233.
+
+    `parquet_batches` reads it.
+    """
+    parquet = import_arrow_module("pyarrow.parquet", "Parquet")
+    with translate_arrow_errors(path):
+        file = parquet.ParquetFile(open_random_access(path), pre_buffer=False)
+        arrow_checks.check_schema(file.schema_arrow)
+        rows = file.metadata.num_rows * arrow_checks.ROW_BYTES
+        arrow_checks.check_unpacked_size(rows, arrow_checks.allowed_bytes(path), path)
+        return file
+
+
+class ParquetBatch(NamedTuple):
+    """Some rows of a row group. `start`: the number of the first one in the file, `first` in its group."""
+
+    start: int
+    group: int
+    first: int
+    rows: Any
+
+
+def parquet_batches(
+    file: Any, path: str, rows: int, columns: Sequence[str] | None = None, start: int = 0
+) -> Iterator[ParquetBatch]:
+    """Yield the checked rows of an open Parquet file in batches of at most `rows` rows and about 8 MiB.
+
+    Leaves out the row groups before row `start`. `columns`: None for all. Raises pyarrow's errors, and DatasetError
+    WDS233 if more comes out of the file than `docs/limits.md` says.
+    """
+    parquet = import_arrow_module("pyarrow.parquet", "Parquet")
+    allowed, used = arrow_checks.allowed_bytes(path), arrow_checks.ROW_BYTES * file.metadata.num_rows
+    source, row, unpacked = open_random_access(path), 0, 0
+    for group in range(file.num_row_groups):
+        facts = file.metadata.row_group(group)
+        row += facts.num_rows
+        if row <= start:
+            continue
+        step, reader = max(1, min(rows, BATCH_BYTES * facts.num_rows // max(1, facts.total_byte_size))), file
+        if not is_url(path):  # the pages of an object would be fetched twice
+            pages = parquet_pages.read_page_facts(facts, source, columns)
+            unpacked += pages.unpacked
+            arrow_checks.check_unpacked_size(unpacked, allowed, path)
+            step = min(step, pages.rows)
+            if pages.shared:
+                reader = parquet.ParquetFile(
+                    open_random_access(path), pre_buffer=False, read_dictionary=list(pages.shared)
+                )
+        first = 0
+        for batch in reader.iter_batches(step, row_groups=[group], columns=columns, use_threads=False):
+            used += arrow_checks.check_batch(batch)
+            arrow_checks.check_unpacked_size(used, allowed, path)
+            yield ParquetBatch(row - facts.num_rows + first, group, first, batch)
+            first += batch.num_rows
+        if first != facts.num_rows:
+            raise ValueError(f"row group {group} has {first:,} rows, and says {facts.num_rows:,}")
+    if row != file.metadata.num_rows:
+        raise ValueError(f"the row groups have {row:,} rows, and the file says {file.metadata.num_rows:,}")
+
+
+def read_parquet(file: Any, path: str, columns: Sequence[str] | None = None) -> Any:
+    """An open Parquet file as a table, checked like its batches."""
+    arrow = import_arrow_module("pyarrow", "Parquet")
+    batches = [batch.rows for batch in parquet_batches(file, path, _TABLE_ROWS, columns)]
+    schema = file.schema_arrow
+    if batches:
+        schema = batches[0].schema
+    elif columns is not None:
+        schema = arrow.schema([schema.field(name) for name in columns])
+    return arrow.Table.from_batches(batches, schema)

@@ -23,7 +23,7 @@ from wdsctl.core.array_types import Int64Array
 from wdsctl.core.dataset.sequences import FLOATS, IMAGE, TEXT
 from wdsctl.core.errors import DatasetError
 from wdsctl.core.importers.common import arrow
-from wdsctl.core.importers.lerobot.metadata import INDEX_COLUMNS, Episode, Feature, RobotDataset, open_parquet_file
+from wdsctl.core.importers.lerobot.metadata import INDEX_COLUMNS, Episode, Feature, RobotDataset
 from wdsctl.core.importers.protocol import damaged_file_error
 from wdsctl.core.safe_open import name_source
 from wdsctl.core.samples.naming import KEY_COLUMN
@@ -87,10 +87,10 @@ def table_images(dataset: RobotDataset, table: FrameTable) -> Iterator[bytes]:
     path = os.path.join(dataset.root, table.path)
     name_source(dataset.root)  # also in worker processes
     with arrow.translate_arrow_errors(path):
-        file = open_parquet_file(path)
+        file = arrow.open_parquet(path)
         _check_columns(dataset, file.schema_arrow, path)
         names = [feature.name for feature in dataset.images]
-        for batch in file.iter_batches(_BATCH_ROWS_WITH_IMAGES, columns=names, use_threads=False):
+        for *_, batch in arrow.parquet_batches(file, path, _BATCH_ROWS_WITH_IMAGES, names):
             columns = [_read_images(name, batch.column(name), path) for name in names]
             for images in zip(*columns, strict=True):
                 yield from images
@@ -120,12 +120,12 @@ def frame_lines(
     path = os.path.join(dataset.root, table.path)
     name_source(dataset.root)  # also in worker processes
     with arrow.translate_arrow_errors(path):
-        file = open_parquet_file(path)
+        file = arrow.open_parquet(path)
         _check_columns(dataset, file.schema_arrow, path)
         times = _check_rows(dataset, table, file, path, tolerance_s)
         row = 0
         names = [feature.name for feature in dataset.columns]
-        for batch in file.iter_batches(_BATCH_ROWS, columns=names, use_threads=False):
+        for *_, batch in arrow.parquet_batches(file, path, _BATCH_ROWS, names):
             stop = row + batch.num_rows
             columns = {
                 feature.name: _value_texts(feature, batch.column(feature.name), path) for feature in dataset.columns
@@ -177,7 +177,7 @@ def _check_rows(
     dataset: RobotDataset, table: FrameTable, file: Any, path: str, tolerance_s: float
 ) -> NDArray[np.float32]:
     """Check that the rows are the frames of the episodes, evenly spaced. Returns their timestamps."""
-    rows = file.read(columns=list(INDEX_COLUMNS), use_threads=False)
+    rows = arrow.read_parquet(file, path, INDEX_COLUMNS)
     if any(rows[name].null_count for name in INDEX_COLUMNS):
         raise damaged_file_error("an index column has nulls", path)
     if rows.num_rows != table.frames:

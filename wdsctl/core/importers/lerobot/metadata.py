@@ -223,7 +223,7 @@ def _read_lines(path: str) -> Iterator[dict[str, Any]]:
 def _read_tasks_v3(root: str) -> tuple[str, ...]:
     path = os.path.join(root, "meta/tasks.parquet")
     with arrow.translate_arrow_errors(path):
-        table = open_parquet_file(path).read()
+        table = arrow.read_parquet(arrow.open_parquet(path), path)
     names = [name for name in table.column_names if name != "task_index"]
     if len(names) != 1 or len(table.column_names) != 2:
         raise damaged_file_error(f"it has the columns {', '.join(table.column_names)}, not task_index and task", path)
@@ -238,11 +238,11 @@ def _read_episodes_v3(root: str, info: Mapping[str, Any], videos: list[str]) -> 
     number = first = 0
     for path in list_parquet_files(folder):
         with arrow.translate_arrow_errors(path):
-            file = open_parquet_file(path)
+            file = arrow.open_parquet(path)
             missing = next((name for name in columns if name not in file.schema_arrow.names), None)
             if missing is not None:
                 raise damaged_file_error(f"it has no column {missing!r}", path)
-            rows = file.read(columns=columns).to_pylist()
+            rows = arrow.read_parquet(file, path, columns).to_pylist()
         for row in rows:
             length = _count(row, "length", path)
             ends = row["dataset_from_index"], row["dataset_to_index"]
@@ -275,13 +275,6 @@ def list_parquet_files(folder: str) -> list[str]:
             if os.path.isdir(below):
                 found += [os.path.join(below, each) for each in sorted(os.listdir(below)) if each.endswith(".parquet")]
     return found
-
-
-def open_parquet_file(path: str) -> Any:
-    """Open a Parquet file. Raises UsageError WDS236 without pyarrow, and pyarrow's errors."""
-    parquet = arrow.import_arrow_module("pyarrow.parquet", "a LeRobot dataset")
-    with translate_os_errors(path, "read"):
-        return parquet.ParquetFile(arrow.open_random_access(path), pre_buffer=False)
 
 
 # ------------------------------------------------------------------------------------------------------------- helpers

@@ -1,0 +1,209 @@
+"""Check Arrow data before a value is read: offsets within their buffers, and how much comes out of a file.
+
+Arrow's readers believe the offsets and lengths in a file. A false one reads memory of the process, or ends it.
+
+Source: https://arrow.apache.org/docs/format/Columnar.html (layouts, encapsulated messages, compressed buffers).
+"""
+
+from __future__ import annotations
+
+import struct
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from wdsctl.core.errors import DatasetError
+from wdsctl.core.storage import source_files
+from wdsctl.core.text import path_for_message
+
+MAX_DEPTH = 64  # levels of nested columns: Python's stack and pyarrow's readers are recursive
+MIN_UNPACKED_BYTES = 256 << 20  # of any file, however small
+MAX_UNPACKED_RATIO = 1024  # bytes that come out of each byte of a larger file
+ROW_BYTES = 1024  # counted for a row, whose values may be nulls that take no space in the file
+VALUE_BYTES = 16  # counted for a value of a list
+
+_DICTIONARY_BATCH, _RECORD_BATCH = 2, 3
+_OLD_COMPRESSION = b"ARROW:experimental_compression"  # by Arrow 0.17
+
+
+def allowed_bytes(path: str) -> int:
+    """How much may come out of a file. Raises OSError."""
+    return max(MIN_UNPACKED_BYTES, MAX_UNPACKED_RATIO * source_files.stat_file(path).size)
+
+
+def check_unpacked_size(used: int, allowed: int, path: str) -> None:
+    """Raises DatasetError WDS233 if more comes out of a file than is allowed."""
+    if used > allowed:
+        raise DatasetError(
+            f"more than {allowed >> 20:,} MiB come out of this file: at most {MAX_UNPACKED_RATIO:,} times its size are "
+            f"read, and {MIN_UNPACKED_BYTES >> 20} MiB of any file; a row counts as {ROW_BYTES:,} bytes or more",
+            hint="if its data are valid, write it again without compression and without dictionary encoding",
+            where=path_for_message(path),
+            code="WDS233",
+        )
+
+
+def check_schema(schema: Any) -> None:
+    """Raises ValueError if columns are nested too deeply, or a name is not UTF-8."""
+    level = list(schema)
+    for _ in range(MAX_DEPTH):
+        level = [below for field in level if field.name is not None for below in _fields_below(field)]
+        if not level:
+            return
+    raise ValueError(f"columns are nested deeper than {MAX_DEPTH} levels")
+
+
+def _fields_below(field: Any) -> list[Any]:
+    kind = field.type
+    while True:
+        if hasattr(kind, "storage_type"):
+            kind = kind.storage_type
+        elif import_module("pyarrow.types").is_dictionary(kind):
+            kind = kind.value_type
+        else:
+            return [kind.field(i) for i in range(kind.num_fields)]
+
+
+def check_batch(batch: Any) -> int:
+    """Check a record batch before a value is read. Returns the bytes that come out of it. Raises pyarrow's errors.
+
+    Cost: texts, offsets and indices are read once, other values are not.
+    """
+    batch.validate()
+    for column in batch.columns:
+        _validate(column)
+    return unpacked_bytes(batch)
+
+
+def _validate(array: Any) -> None:
+    """Check an array. Times are not values of a place, and stay as they are: a day may have any number of hours."""
+    array.validate(full=not _is_plain(array.type))
+
+
+def _is_plain(kind: Any) -> bool:
+    """Whether values have a fixed size and refer to nothing."""
+    types = import_module("pyarrow.types")
+    return bool(types.is_primitive(kind) or types.is_fixed_size_binary(kind) or types.is_decimal(kind))
+
+
+def unpacked_bytes(batch: Any) -> int:
+    """The bytes of all values of a record batch, each counted as often as it occurs. The batch must be valid."""
+    return sum(_array_bytes(column) for column in batch.columns)
+
+
+def _array_bytes(array: Any) -> int:
+    types, kind, count = import_module("pyarrow.types"), array.type, len(array)
+    size: int
+    if hasattr(kind, "storage_type"):
+        size = _array_bytes(array.storage)
+    elif types.is_binary_view(kind) or types.is_string_view(kind):
+        size = _view_bytes(array)
+    elif types.is_dictionary(kind):
+        size = _dictionary_bytes(array)
+    elif types.is_struct(kind):
+        size = VALUE_BYTES * count + sum(_array_bytes(array.field(i)) for i in range(kind.num_fields))
+    elif types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        values = array.flatten()
+        size = VALUE_BYTES * (count + len(values)) + _array_bytes(values)
+    elif types.is_map(kind):
+        first, end = (array.offsets[i].as_py() for i in (0, count)) if count else (0, 0)
+        size = VALUE_BYTES * (count + end - first)
+        size += sum(_array_bytes(each.slice(first, end - first)) for each in (array.keys, array.items))
+    elif types.is_list_view(kind) or types.is_large_list_view(kind):
+        listed = int(array.sizes.to_numpy(zero_copy_only=False).sum(dtype=np.int64))
+        shared = listed > len(array.values)  # lists overlap: any of them may have the largest values
+        size = VALUE_BYTES * (count + listed) + _array_bytes(array.values) * (count if shared else 1)
+    elif types.is_run_end_encoded(kind):
+        size = count * max((_array_bytes(array.values.slice(i, 1)) for i in range(len(array.values))), default=0)
+    elif types.is_union(kind):
+        below = [array.field(i) for i in range(kind.num_fields)]
+        shared = kind.mode == "dense" and count > sum(map(len, below))
+        size = VALUE_BYTES * count + sum(map(_array_bytes, below)) * (count if shared else 1)
+    else:
+        size = array.nbytes
+    return size
+
+
+def _view_bytes(array: Any) -> int:
+    """The lengths in the views, which may refer to the same bytes. Of nulls, any length may be there."""
+    views = np.frombuffer(array.buffers()[1], np.int32).reshape(-1, 4) if len(array) else np.zeros((0, 4), np.int32)
+    lengths = views[array.offset : array.offset + len(array), 0].astype(np.int64)
+    if array.null_count:
+        lengths = lengths[array.is_valid().to_numpy(zero_copy_only=False)]
+    return VALUE_BYTES * len(array) + int(lengths.sum())
+
+
+def _dictionary_bytes(array: Any) -> int:
+    values, types = array.dictionary, import_module("pyarrow.types")
+    if _is_plain(values.type) or not len(values):
+        return len(array) * VALUE_BYTES
+    compute = import_module("pyarrow.compute")
+    kind = values.type
+    if any(check(kind) for check in (types.is_binary, types.is_string, types.is_large_binary, types.is_large_string)):
+        lengths = compute.binary_length(values).cast("int64")
+        return VALUE_BYTES * len(array) + (compute.sum(lengths.take(array.indices)).as_py() or 0)
+    return len(array) * max(_array_bytes(values.slice(i, 1)) for i in range(len(values)))
+
+
+# ------------------------------------------------------------------------------------------------ compressed buffers
+
+
+def check_message(message: Any, path: str, allowed: int) -> None:
+    """Check what the compressed buffers of an IPC message say about their size, before they are unpacked.
+
+    Raises ValueError or struct.error for damaged metadata, DatasetError WDS233 for more than `allowed` bytes.
+    """
+    if message.body is None:
+        return
+    data, body = memoryview(message.metadata), memoryview(message.body)
+    table = struct.unpack_from("<I", data)[0]
+    kind_at, header = _field(data, table, 1), _field(data, table, 2)
+    kind = data[kind_at] if kind_at else 0
+    if kind not in (_DICTIONARY_BATCH, _RECORD_BATCH) or not header:
+        return
+    header = _reference(data, header)
+    if kind == _DICTIONARY_BATCH:
+        inner = _field(data, header, 1)
+        if not inner:
+            raise ValueError("a dictionary batch has no data")
+        header = _reference(data, inner)
+    buffers = _field(data, header, 2)
+    if not buffers or not (_field(data, header, 3) or _OLD_COMPRESSION in bytes(data)):
+        return
+    vector = _reference(data, buffers)
+    used = 0
+    for i in range(struct.unpack_from("<I", data, vector)[0]):
+        offset, length = struct.unpack_from("<qq", data, vector + 4 + 16 * i)
+        if offset < 0 or length < 0 or offset + length > len(body):
+            raise ValueError("a buffer lies outside of its message")
+        if length >= 8:
+            used += max(0, struct.unpack_from("<q", body, offset)[0])
+            check_unpacked_size(used, allowed, path)
+
+
+def _field(data: memoryview, table: int, number: int) -> int:
+    """The place of a field in a table of a flatbuffer; 0 if it has none."""
+    fields = table - struct.unpack_from("<i", data, table)[0]
+    at = 4 + 2 * number
+    if fields < 0 or at + 2 > struct.unpack_from("<H", data, fields)[0]:
+        return 0
+    inside = struct.unpack_from("<H", data, fields + at)[0]
+    return table + inside if inside else 0
+
+
+def _reference(data: memoryview, at: int) -> int:
+    place: int = at + struct.unpack_from("<I", data, at)[0]
+    return place
+
+
+def batch_places(footer: bytes) -> list[int]:
+    """Where the batches of an IPC file begin, those of dictionaries among them. Raises ValueError, struct.error."""
+    data, found = memoryview(footer), list[int]()
+    table = struct.unpack_from("<I", data)[0]
+    for number in (2, 3):
+        if field := _field(data, table, number):
+            vector = _reference(data, field)
+            count = struct.unpack_from("<I", data, vector)[0]
+            found += [struct.unpack_from("<q", data, vector + 4 + 24 * i)[0] for i in range(count)]
+    return found
