@@ -76,6 +76,8 @@ CASES: list[tuple[Any, Any]] = [
     ({"box_format": "xyxy", "box": ["2469.1357", "4.5", "6", "8"]},
      {"box_format": "xyxy", "box": ["1234.56785", "2.25", "3", "4"]}),
     ({"polygon": [0.1, 0.1, 0.5, 0.1, 0.5, 0.5]}, {"polygon": [0.1, 0.1, 0.5, 0.1, 0.5, 0.5]}),
+    ({"points": {"exterior": [[2, 4], [6, 8]], "interior": []}},
+     {"points": {"exterior": [[1, 2], [3, 4]], "interior": []}}),
     ({"words": [{"box_format": "xyxy", "box": [[2, 4], [6, 4], [6, 8], [2, 8]]}]},
      {"words": [{"box_format": "xyxy", "box": [[1, 2], [3, 2], [3, 4], [1, 4]]}]}),
 ]  # fmt: skip
@@ -100,6 +102,17 @@ def test_known_forms_follow(value: Any, expected: Any) -> None:
         {"segmentation": [[1, 2, 3, 4, 5]]},
         {"text": 'at "bbox_2d": [1, 2, 3, 4]'},
         {"messages": [{"content": "<box>(1,2),(3,4)</box>"}]},
+        {"cells": [{"x1": 2, "y1": 4, "x2": 6, "y2": 8}]},
+        {"ellipses": [{"cx": 12, "cy": 6, "rx": 4, "ry": 2}]},
+        {"nose_x": 12, "nose_y": 6},
+        {"xs": [2, 3, 9], "ys": [4, 5, 6]},
+        {"landmarks": {"nose": [12, 6], "chin": [12, 9]}},
+        {"crop": [2, 4, 6, 8]},
+        {"gaze": [12, 6]},
+        {"intrinsics": [[50, 0, 20], [0, 50, 10], [0, 0, 1]]},
+        {"mask": "0 10 20 10"},
+        {"conversations": [{"from": "gpt", "value": "It is at [2, 4, 12, 8]."}]},
+        {"messages": [{"role": "assistant", "content": [{"type": "text", "text": "(2,4),(12,8)"}]}]},
     ],
 )
 def test_other_geometry_cannot_follow(value: Any) -> None:
@@ -117,6 +130,9 @@ def test_other_geometry_cannot_follow(value: Any) -> None:
         {"width": 640, "height": 480},  # of another picture
         {"counts": {"cat": 2}, "size": 12}, {"Counts": [1, 2], "Size": [3, 4]},
         {"pose": {"x": 1, "y": 2, "z": 3}, "score": [1, 0, 0, 1], "bbox": [], "boxes": None},
+        {"points": {"home": 3, "away": 1}, "point_labels": [1, 0], "box_scores": [2, 1]},
+        {"scale_x": 2, "scale_y": 3, "attention_mask": [1, 1, 0], "caption": "sizes [8, 9, 30, 31]"},
+        {"conversations": [{"from": "gpt", "value": "as sources [3, 4, 5, 6] say"}]},
         [], "text", None, 3,
     ],
 )  # fmt: skip

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _KINDS_OF_KEYS: dict[str, GeometryKind] = {
     **dict.fromkeys(("bbox", "bboxes", "box", "boxes"), "boxes"),
     **dict.fromkeys(("segmentation", "segmentations", "masks", "polygon", "polygons", "points"), "polygons"),
+    **dict.fromkeys(("exterior", "interior"), "polygons"),
     "keypoints": "keypoints",
     **dict.fromkeys(("area", "areas"), "areas"),
 }
@@ -41,10 +42,18 @@ _CORNER_KEYS = ("xmin", "ymin", "xmax", "ymax")
 #: Words in other keys with numbers that are geometry.
 _GEOMETRY_WORD = re.compile(
     r"(?:^|[^a-z])(?:b?box(?:es)?|poly(?:gons?|lines?)?|quads?|keypoints?|kpts?|landmarks?|segmentation|contours?"
-    r"|points?|corners?|rect(?:s|angles?)?|rois?|xyxy|xywh|centers?|centroids?|vertices)(?:$|[^a-z])"
+    r"|points?|corners?|rect(?:s|angles?)?|rois?|xyxy|xywh|xy|centers?|centroids?|vertices|crops?|gazes?|clicks?"
+    r"|lanes?|rles?|encoded_pixels|intrinsics?|camera_matrix)(?:$|[^a-z])"
 )
+#: Ends of such keys whose numbers say something about the geometry.
+_ABOUT_GEOMETRY = re.compile(r"(?:^|_)(?:ids?|scores?|labels?|class(?:es)?|categor(?:y|ies)|counts?|confidences?)$")
+#: Keys for x whose counterparts for y, in the same object, make them points or boxes, such as x1, cx, x_min and nose_x.
+_X_KEY = re.compile(r"c?x\d?|xs|x_?(?:min|max|center)|(?:min|max|center)_?x|[a-z_]+_x")
+_NO_POINT_KEY = re.compile(r"scale|dpi|ppi|resolution|ratio|tile|grid|index")
 #: Geometry in texts: the marks that vision-language models write and read.
 _TEXT_GEOMETRY = re.compile(r"\bbbox_2d\b|\bpoint_2d\b|<box>|<\|box_start\|>|<bbox>|<points? [xy]|<loc\d{4}>")
+#: Boxes as models without such marks write them in a conversation: [20, 10, 120, 60] or (20,10),(120,60).
+_BOX_IN_TURN = re.compile(r"[\[(](\d[\d.]*), ?(\d[\d.]*)(?:, ?|\), ?\()(\d[\d.]*), ?(\d[\d.]*)[\])]")
 _NUMBERS_AS_TEXT = re.compile(r"[\s\[(]*-?\d[\d.]*(?:[\s,;\])\[(]+-?\d[\d.]*)+[\s\])]*")
 
 
@@ -152,11 +161,14 @@ def geometry_keys(paths: Mapping[str, FieldPath]) -> dict[str, GeometryKind]:
 
 
 class _Context(NamedTuple):
-    """`change`: None if it is not known. `keys`: kinds of keys besides the usual ones."""
+    """`change`: None if it is not known. `keys`: kinds of keys besides the usual ones. `is_turn`: within a turn of a
+    conversation.
+    """
 
     change: PictureChange | None
     keys: Mapping[str, GeometryKind]
     box_format: str = ""
+    is_turn: bool = False
 
 
 def follow_json(
@@ -182,7 +194,22 @@ def has_text_geometry(text: str) -> bool:
 
 def is_geometry_name(name: str) -> bool:
     """Whether a key or the name of a part says that its numbers are geometry."""
-    return _GEOMETRY_WORD.search(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()) is not None
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+    return _GEOMETRY_WORD.search(words) is not None and _ABOUT_GEOMETRY.search(words) is None
+
+
+def has_point_names(names: Collection[str]) -> bool:
+    """Whether names in lower case are those of points or boxes: pairs of x and y, and none for z."""
+    return any(_y_name(name, names) for name in names)
+
+
+def _y_name(name: str, names: Collection[str]) -> str:
+    """The name for y next to a name for x; empty for names that do not pair."""
+    if _X_KEY.fullmatch(name) is None or _NO_POINT_KEY.search(name):
+        return ""
+    at = name.rindex("x") if not name.startswith("x") else 0
+    y, z = (name[:at] + axis + name[at + 1 :] for axis in "yz")
+    return y if y in names and z not in names else ""
 
 
 def _follow(value: Any, key: str, context: _Context) -> Any:
@@ -192,11 +219,26 @@ def _follow(value: Any, key: str, context: _Context) -> Any:
     if isinstance(value, dict):
         return _follow_object(value, key, context)
     if isinstance(value, str):
-        is_geometry = (kind or is_geometry_name(key)) and _NUMBERS_AS_TEXT.fullmatch(value)
-        if is_geometry or has_text_geometry(value):
+        is_named = kind or key.lower() == "mask" or is_geometry_name(key)
+        is_geometry = is_named and _NUMBERS_AS_TEXT.fullmatch(value)
+        if is_geometry or has_text_geometry(value) or (context.is_turn and _has_box_in_turn(value, context)):
             raise CannotFollow(f"{key} has boxes or points in a text")
         return value
     return _follow_list(value, key, kind, context) if isinstance(value, list) else value
+
+
+def _has_box_in_turn(text: str, context: _Context) -> bool:
+    for found in _BOX_IN_TURN.findall(text):
+        box = [read_number(each) or 0 for each in found]
+        is_list = box == [box[0] + at for at in range(4)]  # of sources, for example
+        if box[0] < box[2] and box[1] < box[3] and not is_list and not _stay_as_shares(box, context):
+            return True
+    return False
+
+
+def _stay_as_shares(numbers: list[Any], context: _Context) -> bool:
+    """Whether numbers are shares of the picture, which a resizing does not change."""
+    return context.change is not None and context.change.turn == 1 and _are_shares(numbers)
 
 
 def _follow_list(value: list[Any], key: str, kind: GeometryKind | None, context: _Context) -> Any:
@@ -228,10 +270,32 @@ def _follow_object(value: dict[str, Any], key: str, context: _Context) -> Any:
         return {**value, **_follow_corners({name: value[names[name]] for name in _CORNER_KEYS}, names, key, context)}
     if ({"x", "y"} <= numbers and "z" not in names) or {"left", "top"} <= numbers:
         raise CannotFollow(f"{key} is a point or box of an unknown form")
+    pairs = [(value[names[name]], value[names[y]]) for name in names if (y := _y_name(name, names))]
+    points = [each for pair in pairs for each in pair if read_number(each) is not None or _is_row(each)]
+    if points and not _stay_as_shares(
+        [each for at in points for each in (at if isinstance(at, list) else [at])], context
+    ):
+        raise CannotFollow(f"{key} has points or boxes of an unknown form")
+    _check_named_object(value, key, context)
+    if {"from", "role"} & set(names):
+        context = context._replace(is_turn=True)
     has_shape = any(isinstance(value.get(each), list | dict) for each in ("segmentation", "polygon", "points"))
     of_area = context._replace(box_format="xywh") if has_shape and not context.box_format else context
     changed = {each: _follow(item, each, of_area if each == "area" else context) for each, item in value.items()}
     return _keep_same(value, changed | _follow_size(value, context.change))
+
+
+def _check_named_object(value: dict[str, Any], key: str, context: _Context) -> None:
+    """Raise CannotFollow for numbers in an object whose key is geometry, such as points by the names of landmarks."""
+    kinds = {**_KINDS_OF_KEYS, **context.keys}
+    is_named = kinds.get(key.lower(), "areas") != "areas" or is_geometry_name(key)
+    if not is_named or any(each.lower() in kinds for each in value):
+        return
+    numbers = [
+        item for each, item in value.items() if isinstance(item, list) and not _ABOUT_GEOMETRY.search(each.lower())
+    ]
+    if any(_has_numbers(each) for each in numbers):
+        raise CannotFollow(f"{key} looks like geometry of an unknown form")
 
 
 def _keep_same(value: Any, changed: Any) -> Any:
