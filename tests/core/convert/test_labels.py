@@ -206,3 +206,29 @@ def test_renamed_geometry_is_still_geometry(tmp_path: Path) -> None:
     rules = PartRules(rename=(("rects.json", "all.json"),))
     with pytest.raises(LabelsCannotFollow, match=r"all.json"):
         convert_to(tmp_path / "b", source, image=parse_image("", 160), parts=rules)
+
+
+@pytest.mark.parametrize("name", ["depth_png", "seg_npy", "flow_npy", "xml"])
+def test_maps_and_layouts_of_pages_are_refused(tmp_path: Path, name: str) -> None:
+    array = io.BytesIO()
+    np.save(array, np.zeros((2, 240, 320) if name == "flow_npy" else (240, 320), np.uint8))
+    page = b"<alto><String HPOS='20' VPOS='10' WIDTH='100' HEIGHT='50'/></alto>"
+    data = {"depth_png": a_picture(form="PNG"), "xml": page}.get(name, array.getvalue())
+    source = a_source(tmp_path / "a", {"caption": "a"}, "", **{name: data})
+
+    with pytest.raises(LabelsCannotFollow) as refused:
+        convert_to(tmp_path / "b", source, image=parse_image("", 160))
+
+    assert f"{name.replace('_', '.')} cannot follow" in str(refused.value)
+
+
+def test_pictures_and_arrays_of_other_sizes_stay(tmp_path: Path) -> None:
+    array = io.BytesIO()
+    np.save(array, np.zeros((4, 30, 40), np.float32))
+    source = a_source(
+        tmp_path / "a", {"caption": "a"}, latent_npy=array.getvalue(), thumb_png=a_picture(32, 24, form="PNG")
+    )
+
+    convert_to(tmp_path / "b", source, image=parse_image("", 160))
+
+    assert content(tmp_path / "b")["0.latent.npy"] == array.getvalue()

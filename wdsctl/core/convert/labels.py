@@ -6,6 +6,7 @@ Runs in workers, per sample, and only where re-encoding has turned or resized a 
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -38,7 +39,8 @@ PictureForms = Mapping[str, tuple[PictureForm, PictureForm]]
 
 _CODE = "WDS348"
 _YOLO_ROW = re.compile(rb"\d+(?:[ \t]+(?:0?\.\d+|[01](?:\.\d+)?(?:e-\d+)?)){4,}")
-_XML_GEOMETRY = re.compile(rb"<(?:bndbox|xmin|polygon|points|box|bbox)\b")
+_NPY_SHAPE = re.compile(rb"'shape': \((\d{1,9}(?:, ?\d{1,9})+)\)")
+_XML_GEOMETRY = re.compile(rb"<(?:bndbox|xmin|polygon|points|box|bbox|Coords)\b|\bHPOS=")
 
 
 class LabelsCannotFollow(UsageError):  # noqa: N818 - the noun is the error
@@ -140,6 +142,8 @@ def _follow_part(part: AnyPart, change: PictureChange | None, rules: _LabelRules
         return _follow_mask(part, change)
     if kind == "json":
         return _follow_json_part(part, change, rules.keys)
+    if change is not None and _has_value_per_pixel(part, change):
+        raise CannotFollow("it has the size of its picture, as a map with a value per pixel")
     if part.name in rules.keys or (kind not in ("image", "video", "audio", "text") and is_geometry_name(part.name)):
         raise CannotFollow("only JSON and masks can")
     if kind == "text":
@@ -151,6 +155,17 @@ def _follow_part(part: AnyPart, change: PictureChange | None, rules: _LabelRules
         if is_turned and any(map(bytes.strip, rows)) and all(_YOLO_ROW.match(row) for row in rows if row.strip()):
             raise CannotFollow("it has rows of YOLO")
     return part
+
+
+def _has_value_per_pixel(part: AnyPart, change: PictureChange) -> bool:
+    """Whether a part is an array or a PNG of the size of its picture, such as a depth map."""
+    width, height = change.before
+    if part.name.lower().endswith("png"):
+        data = part.data
+        return data[12:16] == b"IHDR" and data[16:24] == struct.pack(">II", width, height)
+    found = _NPY_SHAPE.search(part.data[:256]) if part.name.lower().endswith("npy") else None
+    shape = tuple(map(int, found[1].split(b","))) if found else ()
+    return (height, width) in (shape[:2], shape[-2:])
 
 
 def _follow_json_part(part: AnyPart, change: PictureChange | None, keys: Mapping[str, GeometryKind]) -> AnyPart:
