@@ -61,8 +61,8 @@ def serve(control: socket.socket, packages: Sequence[str]) -> Program | None:
     Each number that is written to a status descriptor has 4 bytes: first the process id, at the end the wait status.
     """
     own = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    import_modules(packages)  # of this checkout, as the tests: not those that are installed, if these are others
     sys.path[:] = [folder for folder in sys.path[1:] if folder not in own]
-    import_modules(packages)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C concerns the tests and the programs
     signal.signal(signal.SIGCHLD, lambda *_: None)
     wakeup, wakeup_writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
