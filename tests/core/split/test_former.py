@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import RecordingProgress, a_dataset, rewrite_shard
+from tests.build import RecordingProgress, a_dataset, a_shard, memory_reader, rewrite_shard, samples
 from tests.core.raw_folders import a_folder
 from tests.core.split_sets import BALANCED, a_video_dataset, split_by_rule, splits_of, video_shards
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.catalog.ledger_checks import QuarantineEntry, add_to_quarantine
 from wdsctl.core.catalog.read import Catalog
+from wdsctl.core.catalog.values import SplitMembership
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import UsageError
 from wdsctl.core.index.index import index
@@ -20,6 +21,8 @@ from wdsctl.core.index.request import IndexRequest
 from wdsctl.core.index.vacuum import catalog_vacuum
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.prepare.request import PrepareRequest
+from wdsctl.core.shards.tar_scan import scan_tar
+from wdsctl.core.split.allocate import NEW_SAMPLE, SampleOrigins
 from wdsctl.core.split.split import SplitRequest, split_dataset
 from wdsctl.core.split_rules.excludes import Excludes
 from wdsctl.core.split_rules.rule import SplitBy, SplitRule
@@ -370,3 +373,16 @@ def test_excluded_sample_does_not_affect_splits_of_returned_shard(tmp_path: Path
     moved_path.rename(tmp_path / f"{lost}.tar")
     index(root)
     assert splits_of(root, "") == before
+
+
+@pytest.mark.parametrize(("left", "origin"), [("012", 3), ("01", NEW_SAMPLE)])
+def test_renamed_sample_is_found_by_sizes_unless_they_are_ambiguous(tmp_path: Path, left: str, origin: int) -> None:
+    root = a_dataset(tmp_path, {"a.tar": samples(0, 4)})
+    index(root)
+    with Catalog(locate(root).catalog) as catalog:
+        (row,) = catalog.shards()
+    origins = SampleOrigins(locate(root), 1, {"a.tar": SplitMembership(row.layout_hash or "", {}, row.samples, {})})
+    data = a_shard({name: each for name, each in samples(0, 10).items() if name[5] in f"{left}9"})
+    origins.add_scan("a.tar", scan_tar("a.tar", memory_reader(data), len(data)))
+
+    assert origins.by_path["a.tar"].tolist() == [*map(int, left), origin]
