@@ -83,6 +83,15 @@ def test_vacuum_options_keep_fewer_generations_and_remove_damaged_files(tmp_path
     assert query(catalog_of(tmp_path), "SELECT max(id) FROM shard") == [(7,)]  # no shard number is reused
 
 
+def test_vacuum_does_not_count_generation_that_killed_run_left(tmp_path: Path) -> None:
+    root = make_five_generations(tmp_path)
+    (Path(locate(root).meta) / "offsets-6.bin").write_bytes(b"x" * 50)
+    report = catalog_vacuum(root, generations=2, dry_run=True)
+
+    assert [kept.generation for kept in report.kept] == [4, 5]
+    assert "offsets-6.bin" in {file.name for file in report.files}
+
+
 def test_vacuum_dry_run_reports_files_and_writes_nothing(tmp_path: Path) -> None:
     root = make_five_generations(tmp_path)
     before = tree(root)
