@@ -103,6 +103,12 @@ def test_unbinding_second_budget_keeps_pack_count(lengths: list[int], method: st
     assert len(one) == len(two)
 
 
+def test_knapsack_with_budgets_finds_sample_behind_those_of_a_search_step() -> None:
+    table = np.array([(60, 1), *[(50, 1)] * 256, (40, 1)])
+
+    assert contents(plan_packs(table, (100, 10), "knapsack"))[0] == [0, 257]
+
+
 @given(lengths_of_one, methods)
 def test_packs_are_ordered_by_position_of_longest_sample(lengths: list[int], method: str) -> None:
     packs = contents(plan_packs(np.array(lengths, np.int64), 100, method))  # type: ignore[arg-type]
