@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import wdsctl
 from tests import children
 
 
@@ -63,6 +64,11 @@ def test_child_ends_as_fresh_python_ends(program: str) -> None:
     forked = run("-c", program)
 
     assert (forked.returncode, forked.stdout, forked.stderr) == (fresh.returncode, fresh.stdout, fresh.stderr)
+
+
+def test_child_runs_the_package_that_the_tests_import() -> None:
+    """Another checkout may be installed in the virtual environment."""
+    assert run("-c", "import wdsctl; print(wdsctl.__file__)").stdout.strip() == wdsctl.__file__
 
 
 def test_child_starts_from_state_that_no_other_child_has_changed() -> None:
