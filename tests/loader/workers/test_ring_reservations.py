@@ -103,9 +103,10 @@ def test_result_other_than_reserved_memory_is_returned(kind: str, length: int) -
             assert int(result[-1]) == (number if kind == "half" else 7)
 
 
-def test_reserved_memory_after_another_array_is_returned() -> None:
+@pytest.mark.parametrize(("size", "other"), [(MB, MB), (MB - 50_000, 10_000)])  # the second block has room for both
+def test_reserved_memory_after_another_array_is_returned(size: int, other: int) -> None:
     with pool_of_reservations(begin=7) as consumer:
-        first, memory = run_one(consumer, "second", MB, np.zeros(MB, np.uint8))
+        first, memory = run_one(consumer, "second", size, np.zeros(other, np.uint8))
 
         assert (int(first.sum()), int(memory.min()), int(memory.max())) == (0, 7, 7)
 
