@@ -75,6 +75,13 @@ def test_limit_dataset_truncates_validation(path: str) -> None:
     assert len(loader) == len(get_loader(LimitDataset(LimitDataset(inner, 9), 3))) == 3
 
 
+def test_limit_dataset_keeps_smaller_limit_of_validation(path: str) -> None:
+    inner = validation(path, limit=2)
+
+    assert keys(get_loader(LimitDataset(inner, length=3))) == keys(get_loader(inner))
+    assert len(get_loader(LimitDataset(inner, length=3))) == 2
+
+
 def test_repeat_dataset_repeats_n_times_or_endlessly(path: str) -> None:
     inner = validation(path)
     one_pass = keys(get_loader(inner))
