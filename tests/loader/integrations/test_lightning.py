@@ -116,6 +116,16 @@ def test_lightning_checkpoint_contains_loader_state_once(path: str, tmp_path: Pa
     assert checkpoint["loops"]["fit_loop"]["state_dict"]["combined_loader"] == [{}]
 
 
+def test_loaded_state_is_saved_again_before_training_begins(path: str, tmp_path: Path) -> None:
+    trainer, _ = fit(make_data_module(path), 3)
+    trainer.save_checkpoint(tmp_path / "ckpt")
+    state = torch.load(tmp_path / "ckpt", weights_only=True)["WdsctlDataModule"]
+    module = make_data_module(path)
+    module.load_state_dict(state)
+
+    assert module.state_dict() == state
+
+
 def test_checkpoint_without_state_or_of_other_job_is_refused(path: str, tmp_path: Path) -> None:
     trainer, _ = fit(make_data_module(path), 3)
     trainer.save_checkpoint(tmp_path / "ckpt")
