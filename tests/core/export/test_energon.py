@@ -191,6 +191,16 @@ def test_equal_datasets_have_equal_files_and_changed_ones_new_uuid(tmp_path: Pat
     assert (first / "index.uuid").read_text() != (second / "index.uuid").read_text()
 
 
+def test_shard_with_other_samples_of_same_size_gives_new_uuid(tmp_path: Path) -> None:
+    uuids = set()
+    for first in (0, 100):
+        root = a_dataset(tmp_path / f"{first}" / "a", {"data.tar": samples(first, 4)})
+        split_root(root, "train=1", by="shard")
+        to_energon(root)
+        uuids.add((Path(root) / ".nv-meta" / "index.uuid").read_text())
+    assert len(uuids) == 2
+
+
 def test_out_option_writes_files_into_other_folder(tmp_path: Path) -> None:
     root = a_root(tmp_path)
     to_energon(root, out=str(tmp_path / "out"))
