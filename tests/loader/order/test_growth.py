@@ -26,6 +26,12 @@ def test_grown_order_keeps_samples_before_end_of_first_version(n: int, more: int
         assert all(number >= 2 and position >= n for number, position in actual[-10:])
 
 
+def test_passes_of_a_version_follow_those_of_epochs_of_several_passes() -> None:
+    grown = GrownOrder([an_order(23, 3, 6, passes=2), an_order(40, 3, 6, passes=2)], [4 * 23])
+
+    assert [version.passes_before for version in grown.versions] == [0, 4]
+
+
 def test_grown_order_refuses_version_end_within_epoch() -> None:
     order = an_order(23, 3, 6)
 
