@@ -186,6 +186,14 @@ def test_lerobot_refuses_rows_that_do_not_match_frames(v21: str, name: str, valu
     assert EPISODE in error.value.where
 
 
+def test_lerobot_accepts_timestamps_that_float32_rounds_in_long_episodes(v21: str) -> None:
+    change_info(v21, lambda info: info.update(fps=0.00075))
+    for number, length in enumerate(LENGTHS):
+        times = (np.arange(length) / 0.00075).astype(np.float32)  # of 5,333 s is 0.16 ms off, more than the tolerance
+        change_table(v21, "timestamp", pa.array(times), f"data/chunk-000/episode_{number:06d}.parquet")
+    assert len(lines_of(v21)) == sum(LENGTHS)
+
+
 def test_lerobot_refuses_short_or_damaged_table(v21: str) -> None:
     path = Path(v21) / EPISODE
     pq.write_table(pq.read_table(path).slice(0, 5), path)
