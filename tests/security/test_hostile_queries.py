@@ -67,6 +67,40 @@ def test_ctrl_c_interrupts_regexp_query(root: str) -> None:
     assert time.monotonic() - start < 8
 
 
+#: One call of each would take minutes, in which SQLite does not look at the clock.
+SLOW_CALLS = {
+    "a precision of printf": "printf('%.*c', 2000000000, 'x')",
+    "a precision as text": "printf('%.*c', '2000000000', 'x')",
+    "a precision as a float": "printf('%.*c', 2e9, 'x')",
+    "a precision in the format": "printf('%-,.2000000000c', 'x')",
+    "a precision that SQLite cuts to 32 bits": "printf('%.1000000000000000000c', 'x')",
+    "a format of many precisions": "printf(replace(substr(zero, 1, 1000), 'z', '%.1000000c'), 'x')",
+    "replace": "replace(zero, substr(zero, 1000000) || 'b', '')",
+    "instr": "instr(zero, substr(zero, 1000000) || 'b')",
+    "trim": "trim(zero, substr(hex(zero), 1000000) || 'b')",
+    "LIKE": "zero LIKE replace(substr(zero, 1, 1000), 'z', '%z')",
+    "GLOB": "zero GLOB '*[' || substr(hex(zero), 1, 1000) || ']*'",
+    "a long pattern of REGEXP": "key REGEXP substr(zero, 1, 20000)",
+}
+
+
+@pytest.mark.parametrize("name", SLOW_CALLS)
+def test_calls_that_no_clock_could_end_are_refused(root: str, name: str) -> None:
+    call = SLOW_CALLS[name].replace("zero", "replace(printf('%2000000s', key), ' ', 'z')")
+    with pytest.raises(UsageError) as caught:
+        _run_query(root, f"SELECT {call} FROM v_sample")
+    assert caught.value.code == "WDS332"
+    with pytest.raises(UsageError) as caught:
+        create_view(root, "v", ViewDefinition(where=f"length({call}) > size"))
+    assert caught.value.code == "WDS332"
+
+
+def test_timeout_that_passes_during_compilation_is_reported(root: str) -> None:
+    with pytest.raises(UsageError) as caught, sql(root, "SELECT key FROM v_sample", timeout_seconds=1e-9):
+        pass
+    assert caught.value.code == "WDS334"
+
+
 def _run_query(root: str, text: str) -> None:
     with sql(root, text) as answer:
         list(answer.rows)

@@ -101,3 +101,31 @@ def test_slow_regular_expression_ends_at_query_deadline() -> None:
             connection.execute(f"SELECT '{'a' * 60}' REGEXP '(a|aa)+$b'").fetchall()
     assert time.monotonic() - guard.deadline_seconds < 5
     assert "takes longer than" in guard.function_error
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "printf('%05.1f %s %%', 2.25, NULL)",
+        "printf('%-*d|%.*s', 4, 7, 2, 'abc')",
+        "printf(NULL)",
+        "printf()",
+        "instr('abc', 'c')",
+        "instr(x'0102', x'02')",
+        "instr(NULL, 'a')",
+        "replace(12.5, 2, 'x')",
+        "trim('xxaxx', 'x')",
+        "ltrim('  a ')",
+        "rtrim('ab', 'b')",
+    ],
+)
+def test_bounded_functions_return_what_sqlite_returns(connection: sqlite3.Connection, call: str) -> None:
+    expected = connection.execute(f"SELECT {call}").fetchone()
+    install_guard(connection)
+    assert connection.execute(f"SELECT {call}").fetchone() == expected
+
+
+def test_guard_ends_compilation_at_deadline(connection: sqlite3.Connection) -> None:
+    install_guard(connection).deadline_seconds = time.monotonic()
+    with pytest.raises(sqlite3.DatabaseError):
+        connection.execute("EXPLAIN SELECT a FROM v_open")

@@ -18,11 +18,11 @@ from wdsctl.core.errors import UsageError
 from wdsctl.core.index.first_use import ensure_catalog_exists
 from wdsctl.core.views.selections import read_view_samples
 from wdsctl.core.views.sql_errors import QUERY_ERRORS, Query, Token, timeout_error, was_interrupted
+from wdsctl.core.views.sql_guard import STEPS_PER_CHECK
 from wdsctl.core.views.sql_views import PER_SAMPLE_VIEWS, QueryConnection, open_query_connection
 
 SQL_DOC = "docs/catalog.md"
 
-_STEPS_PER_CHECK = 20_000  # steps of SQLite's virtual machine between two checks of the clock: about a millisecond
 _ID_LIMIT = 1 << 63
 
 
@@ -83,7 +83,7 @@ def _run_query(
     with closing(readable.connection) as connection:
         if readable.lacks_rows and is_of_samples:
             raise no_sample_rows_error(location.catalog)
-        watch_statements(connection, location.catalog, watch, steps=_STEPS_PER_CHECK)
+        watch_statements(connection, location.catalog, watch, steps=STEPS_PER_CHECK)
         readable.guard.deadline_seconds = watch.end
         with _translate_errors(query, readable, watch, location):
             query.check_quoted_names(tokens, (*_known_names(readable), *_aliases(tokens)))
@@ -140,6 +140,8 @@ def _translate_errors(
     except sqlite3.DatabaseError as error:
         if readable.guard.denied is not None:
             raise query.explain(error, readable.guard, _known_names(readable)) from error
+        if deadline.has_passed:  # while SQLite compiled the query
+            raise timeout_error(deadline.seconds) from error
         raise damaged_catalog_error(location.catalog, str(error)) from error
 
 

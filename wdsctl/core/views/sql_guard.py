@@ -6,10 +6,12 @@ SQLite compiles the text itself, and asks the guard about every table, column an
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from typing import Any, Literal, NamedTuple
 
 _SELECT, _READ, _FUNCTION, _RECURSIVE = 21, 20, 31, 33  # of sqlite3.h: Python has names for only some of them
 
@@ -34,7 +36,31 @@ TABLE_FUNCTIONS = frozenset({"json_each", "json_tree"})
 MAX_REGEXP_SECONDS = 10.0  # of one search of REGEXP: only catastrophic backtracking takes longer
 _MIN_REGEXP_SECONDS = 0.001
 
-MAX_SQL_VALUE_BYTES = 64 << 20  # bytes of one value: larger ones are mistakes or attempts to exhaust memory
+MAX_REGEXP_CHARS = 10_000  # of a pattern: nothing bounds the time to compile it
+#: SQLite stops a query only between two function calls, so the limits below bound the time of one call to seconds.
+MAX_SQL_VALUE_BYTES = 4 << 20  # of one value
+MAX_PATTERN_BYTES = 256  # of a pattern of LIKE or GLOB, which SQLite may compare at every byte of a value
+_MAX_COMPARISONS = (
+    1 << 28
+)  # that replace, instr and trim may make in one call: bytes of one text times bytes of another
+_MAX_PRINTF_BYTES = MAX_SQL_VALUE_BYTES  # sum of the widths and precisions in a format
+_MAX_INT = (1 << 31) - 1  # SQLite's largest width
+_PRINTF_NUMBERS = re.compile(r"%([-+ #!,l*.0-9]+)")
+
+#: Steps of SQLite's virtual machine between two checks of the clock: 50 microseconds, or up to 500 calls of functions
+#: of the longest values.
+STEPS_PER_CHECK = 1_000
+
+#: SQLite's functions whose time its limits do not bound, with their numbers of arguments.
+_SLOW_FUNCTIONS = (
+    ("printf", -1),
+    ("format", -1),
+    ("instr", 2),
+    ("replace", 3),
+    ("trim", 2),
+    ("ltrim", 2),
+    ("rtrim", 2),
+)
 
 
 class DeniedAccess(NamedTuple):
@@ -66,8 +92,9 @@ class Guard:
         for name in TABLE_FUNCTIONS:  # on first use, SQLite adds them to its schema, which the guard would deny
             connection.execute(f"SELECT 1 FROM {name}('[]')").close()
         connection.create_function("regexp", 2, self._regexp, deterministic=True)
-        if hasattr(connection, "setlimit"):  # Python 3.11
-            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_SQL_VALUE_BYTES)
+        for name, count in _SLOW_FUNCTIONS:
+            connection.create_function(name, count, self._bounded(name), deterministic=True)
+        _limit_values(connection)
         connection.set_authorizer(self._record_view_access)
         for name in self._view_accesses:
             connection.execute(f'EXPLAIN SELECT * FROM "{name}"').close()
@@ -83,6 +110,8 @@ class Guard:
         return sqlite3.SQLITE_OK
 
     def _authorize(self, action: int, one: str | None, two: str | None, _: str | None, view: str | None) -> int:
+        if time.monotonic() > self.deadline_seconds:  # nested queries may take exponential time to compile
+            return sqlite3.SQLITE_DENY
         if view is not None and (action, one, two) in self._view_accesses.get(view.lower(), ()):
             return sqlite3.SQLITE_OK
         if action in (_SELECT, _RECURSIVE):
@@ -108,6 +137,33 @@ class Guard:
             return True
         return False
 
+    def _bounded(self, name: str) -> Callable[..., Any]:
+        """SQLite's function, which refuses calls that would take more than seconds."""
+        of_text = name in ("printf", "format")
+        query = {-1: "printf(%s)", 2: f"{name}(?, ?)", 3: f"{name}(?, ?, ?)"}[dict(_SLOW_FUNCTIONS)[name]]
+
+        def call(*arguments: Any) -> Any:
+            if of_text and (size := _printf_bytes(arguments)) > _MAX_PRINTF_BYTES:
+                self.function_error = (
+                    f"the format of {name}() has widths and precisions of {size:,} characters; "
+                    f"the limit is {_MAX_PRINTF_BYTES:,}"
+                )
+                raise ValueError(self.function_error)
+            if not of_text and None not in arguments and _size(arguments[0]) * _size(arguments[1]) > _MAX_COMPARISONS:
+                self.function_error = (
+                    f"the first two arguments of {name}() have {_size(arguments[0]):,} and {_size(arguments[1]):,} "
+                    f"characters; the limit of their product is {_MAX_COMPARISONS:,}"
+                )
+                raise ValueError(self.function_error)
+            text = query % ", ".join("?" * len(arguments)) if of_text else query
+            try:
+                return _unguarded().execute(f"SELECT {text}", arguments).fetchone()[0]
+            except sqlite3.Error as error:  # a result that is too long
+                self.function_error = str(error)
+                raise
+
+        return call
+
     def _regexp(self, pattern: object, text: object) -> bool | None:
         """`text REGEXP pattern`: Python's regular expressions, anywhere in the text.
 
@@ -117,6 +173,11 @@ class Guard:
 
         if pattern is None or text is None:
             return None
+        if len(str(pattern)) > MAX_REGEXP_CHARS:
+            self.function_error = (
+                f"the regular expression has {len(str(pattern)):,} characters; the limit is {MAX_REGEXP_CHARS:,}"
+            )
+            raise ValueError(self.function_error)
         left = max(_MIN_REGEXP_SECONDS, min(MAX_REGEXP_SECONDS, self.deadline_seconds - time.monotonic()))
         try:
             return regex.search(str(pattern), str(text), timeout=left) is not None
@@ -128,3 +189,39 @@ class Guard:
         except (regex.error, RecursionError, OverflowError) as error:
             self.function_error = f"{pattern!r} is not a regular expression: {error}"
             raise
+
+
+def _limit_values(connection: sqlite3.Connection) -> None:
+    if hasattr(connection, "setlimit"):  # Python 3.11
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_SQL_VALUE_BYTES)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, MAX_PATTERN_BYTES)
+
+
+@cache
+def _unguarded() -> sqlite3.Connection:
+    """An empty database whose functions are SQLite's own."""
+    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    _limit_values(connection)
+    return connection
+
+
+def _size(value: object) -> int:
+    """Characters or bytes of a value; a number has few."""
+    return len(value) if isinstance(value, str | bytes) else 1
+
+
+def _printf_bytes(arguments: Sequence[Any]) -> int:
+    """The sum of the widths and precisions in a format, which SQLite writes one by one even past its limit."""
+    if not arguments or not isinstance(arguments[0], str | bytes):
+        return 0
+    text = arguments[0] if isinstance(arguments[0], str) else arguments[0].decode("utf-8", "replace")
+    numbers = "".join(f"{found[1]} " for found in _PRINTF_NUMBERS.finditer(text))
+    lengths = (digits.lstrip("0") for digits in re.findall("[0-9]+", numbers))
+    size = sum(int(digits or 0) if len(digits) < 10 else _MAX_INT for digits in lengths)
+    if "*" in numbers:  # an argument is the number, as SQLite converts it
+        convert = "SELECT CAST(? AS INTEGER)"
+        largest = max(
+            (abs(_unguarded().execute(convert, (each,)).fetchone()[0] or 0) for each in arguments[1:]), default=0
+        )
+        size += numbers.count("*") * largest
+    return size

@@ -26,7 +26,7 @@ from wdsctl.core.columns.column_file import find_column, list_columns
 from wdsctl.core.dataset.location import DatasetLocation, shell_command_at
 from wdsctl.core.samples.naming import INDEX_BITS
 from wdsctl.core.views.sql_errors import QUERY_ERRORS, Query, Token, timeout_error, was_interrupted
-from wdsctl.core.views.sql_guard import SCALAR_FUNCTIONS, Guard
+from wdsctl.core.views.sql_guard import SCALAR_FUNCTIONS, STEPS_PER_CHECK, Guard
 
 POSITION_MASK = (1 << INDEX_BITS) - 1
 
@@ -105,7 +105,10 @@ class RowQuery:
         if timeout_seconds:
             guard.deadline_seconds = time.monotonic() + timeout_seconds
             watch_statements(
-                self._connection, self._location.catalog, lambda: time.monotonic() > guard.deadline_seconds
+                self._connection,
+                self._location.catalog,
+                lambda: time.monotonic() > guard.deadline_seconds,
+                steps=STEPS_PER_CHECK,
             )
         statement = f"SELECT id FROM v_row WHERE id >= ?1 AND id < ?2 AND (\n{text}\n)"
         return self._match_shards(statement, query, guard)
@@ -126,6 +129,8 @@ class RowQuery:
                     ) from error
                 raise query.explain(error, guard, self.columns) from error
             except DATABASE_ERRORS as error:
+                if time.monotonic() > guard.deadline_seconds:  # while SQLite compiled the expression
+                    raise timeout_error(self._seconds) from error
                 raise damaged_catalog_error(
                     self._location.catalog, error_text(self._location.catalog, error)
                 ) from error
