@@ -169,3 +169,14 @@ def expand(node: Node) -> BlendComponent | BlendPlan | WdsctlError:
         return expand_node(node, Scope("/data", "train", 1), BlendFileCache())
     except WdsctlError as error:
         return error
+
+
+@pytest.mark.parametrize("place", ["entries", "schedule"])
+def test_weights_without_short_common_denominator_are_refused(place: str) -> None:
+    weights = [f"1/{prime}" for prime in range(3, 2000, 2) if all(prime % i for i in range(3, 45, 2) if i < prime)]
+    node: dict[str, Any] = {"blend": [{"path": "a", "weight": weight} for weight in weights]}
+    if place == "schedule":
+        node = {"blend": [{"path": "a"} for _ in weights], "schedule": [{"step": 5, "weights": weights}]}
+    with pytest.raises(DatasetError, match="no common denominator below") as caught:
+        read_blend(node)
+    assert caught.value.code == "WDS602"

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import chain
+from math import lcm
 from typing import cast
 
 from wdsctl.core.blend.files import BlendFileCache
@@ -73,6 +74,7 @@ _DATASET_YAML_KEYS = frozenset({"sample_type", "field_map"})
 _HINT = "write one of path, blend, blend_epochized, concat, join"
 _WEIGHT_UNITS: tuple[WeightUnit, ...] = ("samples", "tokens")
 _ONE = Fraction(1)
+_MAX_DENOMINATOR_BITS = 1024  # of the weights of one blend: sums and products of longer fractions take long
 _NONMATCH_MODES = ("error", "skip", "none")
 _DOTTED_NAME = r"[^\W\d]\w*(?:\.[^\W\d]\w*)*"
 _IMPORT_PATH = re.compile(f"{_DOTTED_NAME}:{_DOTTED_NAME}")
@@ -188,11 +190,14 @@ def _expand_blend(node: Node, scope: Scope, file_cache: BlendFileCache, kind: st
                 hint=hint,
             )
     weights = [entry_amount(entry, "weight") for entry in entries]
+    _check_denominators(weights, location)
     names = _names(entries)
     schedule = node.value.get("schedule")
     if schedule is None:
         check_any_weight(weights, location)
     turns = parse_schedule(schedule, node.location_of("schedule"), names, weights) if schedule else []
+    for turn in turns:
+        _check_denominators(turn.weights, node.location_of("schedule"))
     parts = [expand_node(entry, replace(scope, is_outermost=False), file_cache, kind) for entry in entries]
     components = [part.components if isinstance(part, BlendPlan) else (part,) for part in parts]
 
@@ -209,6 +214,20 @@ def _expand_blend(node: Node, scope: Scope, file_cache: BlendFileCache, kind: st
         schedule=tuple(ScheduleSegment(turn.step, flat_weights(turn.weights)) for turn in turns),
         where=str(location),
     )
+
+
+def _check_denominators(weights: Sequence[Fraction], location: NodeLocation) -> None:
+    """Raise DatasetError WDS602 if exact shares would have so many digits that they take minutes to compute."""
+    common = 1
+    for weight in weights:
+        common = lcm(common, weight.denominator)
+        if common.bit_length() > _MAX_DENOMINATOR_BITS:
+            raise blend_error(
+                f"the weights have no common denominator below 2^{_MAX_DENOMINATOR_BITS:,}",
+                location,
+                hint="write decimal numbers with fewer digits instead of fractions",
+                code="WDS602",
+            )
 
 
 def _expand_sequence(node: Node, scope: Scope, file_cache: BlendFileCache, kind: str) -> BlendComponent:
