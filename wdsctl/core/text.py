@@ -110,3 +110,17 @@ def short_repr(value: object) -> str:
 def path_for_message(path: str) -> str:
     """Return a path for a message: printable, on one line."""
     return escape_unprintable(printable_path(path))
+
+
+_MARKDOWN_MARKS = re.compile(r"[\\`*\[\]<>&|~$#]|(?<![^\W_])_|_(?![^\W_])")
+
+
+def markdown_text(text: str) -> str:
+    """Escape text for one line of Markdown: no markup, HTML, or unprintable characters."""
+    return _MARKDOWN_MARKS.sub(r"\\\g<0>", escape_unprintable(text))
+
+
+def markdown_code(text: str) -> str:
+    r"""Format text as a code span, also in tables, where | ends a cell even in code: ` becomes `\x60`, | `\x7c`."""
+    escaped = escape_unprintable(text).replace("`", "\\x60").replace("|", "\\x7c")
+    return f"`{escaped or ' '}`"

@@ -9,6 +9,7 @@ most, so none has more than two parts.
 
 from __future__ import annotations
 
+import glob
 import json
 import mimetypes
 import os
@@ -25,7 +26,7 @@ from wdsctl.core.export.request import ExportRequest, Written
 from wdsctl.core.export.source import ExportSource, read_splits_if_whole
 from wdsctl.core.media.kinds import PartKind, part_kind
 from wdsctl.core.progress import Progress
-from wdsctl.core.text import join_with_and, pluralize
+from wdsctl.core.text import escape_json_controls, escape_unprintable, join_with_and, pluralize
 
 DOCUMENT_NAME = "croissant.json"
 VERSION_URL = "http://mlcommons.org/croissant/1.1"
@@ -119,7 +120,8 @@ def write(source: ExportSource, request: ExportRequest, folder: str, _progress: 
         "recordSet": [*_split_records(counts), *_record_sets(described, by_split)],
         **_provenance(source),
     }
-    text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+    text = escape_json_controls(json.dumps(document, indent=1, ensure_ascii=False)) + "\n"
+    text = text.replace("<", "\\u003c")  # pages embed the document in a script element, which </script> would end
     write_documents(folder, {DOCUMENT_NAME: text}, overwrite=request.overwrite)
     return Written(os.path.join(folder, DOCUMENT_NAME), 1, counts, tuple(notes))
 
@@ -143,7 +145,7 @@ def _file_objects(source: ExportSource) -> Iterator[dict[str, Any]]:
         yield {
             "@type": "cr:FileObject",
             "@id": shard.path,
-            "name": shard.path,
+            "name": escape_unprintable(shard.path),
             "contentUrl": shard.path,
             "contentSize": f"{shard.size} B",
             "encodingFormat": "application/x-tar",
@@ -154,13 +156,13 @@ def _file_objects(source: ExportSource) -> Iterator[dict[str, Any]]:
 def _file_sets(parts: Sequence[PartCount], by_split: Mapping[str, Sequence[ShardRow]]) -> Iterator[dict[str, Any]]:
     for split, shards in by_split.items():
         for part in parts:
-            longer = [f"*.{each.name}" for each in parts if each.name.endswith(f".{part.name}")]
+            longer = [f"*.{glob.escape(each.name)}" for each in parts if each.name.endswith(f".{part.name}")]
             yield {
                 "@type": "cr:FileSet",
                 "@id": _file_set_id(split, part.name),
-                "name": f"{part.name} of {split}",
+                "name": escape_unprintable(f"{part.name} of {split}"),
                 "containedIn": [{"@id": shard.path} for shard in shards],
-                "includes": f"*.{part.name}",
+                "includes": f"*.{glob.escape(part.name)}",
                 **({"excludes": longer} if longer else {}),
                 "encodingFormat": _media_type(part.name),
             }
@@ -199,8 +201,8 @@ def _record_sets(parts: Sequence[PartCount], by_split: Mapping[str, Sequence[Sha
             yield {
                 "@type": "cr:RecordSet",
                 "@id": name,
-                "name": name,
-                "description": f"The {part.name} of each sample in {split}, by key.",
+                "name": escape_unprintable(name),
+                "description": escape_unprintable(f"The {part.name} of each sample in {split}, by key."),
                 "key": {"@id": f"{name}/key"},
                 "field": fields,
             }
@@ -232,7 +234,9 @@ def _provenance(source: ExportSource) -> dict[str, Any]:
         {
             "@type": "prov:Activity",
             "@id": f"urn:uuid:{run['uuid']}",
-            "prov:label": " ".join(["wdsctl", str(run["command"]), *map(_without_folders, run["argv"])]),
+            "prov:label": escape_unprintable(
+                " ".join(["wdsctl", str(run["command"]), *map(_without_folders, run["argv"])])
+            ),
             "prov:startedAtTime": run["started_at"],
             "prov:endedAtTime": run["finished_at"],
             "prov:wasAssociatedWith": {"@type": "prov:SoftwareAgent", "prov:label": f"wdsctl {run['version']}"},
@@ -242,7 +246,10 @@ def _provenance(source: ExportSource) -> dict[str, Any]:
     ]
     found: dict[str, Any] = {"prov:wasGeneratedBy": activities} if activities else {}
     if origin:
-        found["prov:wasDerivedFrom"] = {"@type": "prov:Entity", "prov:label": _without_folders(origin)}
+        found["prov:wasDerivedFrom"] = {
+            "@type": "prov:Entity",
+            "prov:label": escape_unprintable(_without_folders(origin)),
+        }
     return found
 
 

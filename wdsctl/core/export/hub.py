@@ -21,7 +21,7 @@ from wdsctl.core.export.request import ExportRequest, Written
 from wdsctl.core.export.source import ExportSource, read_splits
 from wdsctl.core.media.kinds import MediaType, part_kind
 from wdsctl.core.progress import Progress
-from wdsctl.core.text import join_with_and, pluralize
+from wdsctl.core.text import join_with_and, markdown_code, markdown_text, pluralize
 from wdsctl.core.yaml_files.document import dump_yaml
 
 CARD_NAME = "README.md"
@@ -147,13 +147,16 @@ def _card(
         ],
         "dataset_info": info,
     }
-    name = os.path.basename(source.location.path.rstrip("/"))
+    name = markdown_text(os.path.basename(source.location.path.rstrip("/")))
     rows = "".join(
-        f"| {split} | {len(each):,} | {sum(shard.samples for shard in each):,} | "
+        f"| {split if split.isalnum() else markdown_code(split)} | {len(each):,} | "
+        f"{sum(shard.samples for shard in each):,} | "
         f"{sum(shard.size for shard in each):,} |\n"
         for split, each in shards.items()
     )
-    parts = "".join(f"| `{part.name}` | {part.samples:,} | {part.size_bytes:,} |\n" for part in source.parts)
+    parts = "".join(
+        f"| {markdown_code(part.name)} | {part.samples:,} | {part.size_bytes:,} |\n" for part in source.parts
+    )
     return (
         f"---\n{dump_yaml(head)}---\n\n# {name}\n\nA dataset in [WebDataset](https://github.com/webdataset/webdataset) "
         f"format: each sample is a group of files in a tar.\n\n"

@@ -22,7 +22,7 @@ from wdsctl.core.export.source import ExportSource, read_splits_if_whole
 from wdsctl.core.invocation import worker_count
 from wdsctl.core.progress import Progress
 from wdsctl.core.safe_open import open_below
-from wdsctl.core.text import join_with_and, pluralize
+from wdsctl.core.text import escape_json_controls, join_with_and, pluralize
 
 INDEX_NAME = "index.json"
 _KIND = "wids-shard-index-v1"
@@ -81,7 +81,7 @@ def _index(source: ExportSource, shards: Iterable[ShardRow], digests: dict[str, 
         "shardlist": listed,
         "name": os.path.basename(source.location.path.rstrip("/")),
     }
-    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    return escape_json_controls(json.dumps(document, indent=2, ensure_ascii=False)) + "\n"
 
 
 def _hash_shards(source: ExportSource, progress: Progress) -> dict[str, str]:

@@ -74,17 +74,22 @@ def _result(finding: Finding, rule_index: int) -> dict[str, Any]:
     name = ".".join(filter(None, (finding.key, finding.part)))
     location: dict[str, Any] = {"physicalLocation": physical}
     if name:
-        location["logicalLocations"] = [{"fullyQualifiedName": name, "kind": "member"}]
+        location["logicalLocations"] = [{"fullyQualifiedName": escape_control_chars(name), "kind": "member"}]
     times = f" ({finding.count:,} times)" if finding.count > 1 else ""
     where = f"{name}: " if name else ""
     return {
         "ruleId": finding.code,
         "ruleIndex": rule_index,
         "level": finding.severity,
-        "message": {"text": f"{where}{finding.message}{times}"},
+        "message": {"text": _sarif_text(f"{where}{finding.message}{times}")},
         "locations": [location],
         "occurrenceCount": finding.count,
     }
+
+
+def _sarif_text(text: str) -> str:
+    """Text for a message, without links: SARIF reads `[text](target)` in plain text as one (3.11.6)."""
+    return escape_control_chars(text).replace("](", "\\](")
 
 
 #: Characters that XML 1.0 cannot contain, escaped or not.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from wdsctl.core.errors import DatasetError
 from wdsctl.core.samples.fields import did_you_mean
+from wdsctl.core.text import escape_control_chars
 from wdsctl.core.yaml_files.limits import (
     YamlError,
     compose_yaml,
@@ -101,8 +102,8 @@ def dump_yaml(value: Mapping[str, Any]) -> str:
 
     plain = dict(value)
     text: str = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=100)
-    if yaml.safe_load(text) != plain:
-        # PyYAML does not escape some Unicode line breaks (U+0085), and reads them back as spaces.
+    if escape_control_chars(text) != text or yaml.safe_load(text) != plain:
+        # PyYAML escapes neither characters that reorder text nor some line breaks (U+0085), which it reads as spaces.
         text = yaml.safe_dump(plain, sort_keys=False, allow_unicode=False, width=100)
     return text
 
