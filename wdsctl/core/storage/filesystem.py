@@ -66,9 +66,18 @@ def _http_options() -> dict[str, Any]:
     from aiohttp import ClientTimeout
     from fsspec.config import conf
 
+    from wdsctl.core.storage.http_client import BoundedResponse, redirect_checks
+
     configured = {**conf.get("http", {}).get("client_kwargs", {}), **conf.get("https", {}).get("client_kwargs", {})}
     timeout = ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_SECONDS, sock_read=READ_TIMEOUT_SECONDS)
-    return {"client_kwargs": {"timeout": timeout, **configured}}
+    bounds = {
+        "timeout": timeout,
+        "auto_decompress": False,
+        "response_class": BoundedResponse,
+        "trace_configs": [redirect_checks()],
+    }
+    headers = {"Accept-Encoding": "identity", **configured.get("headers", {})}
+    return {"client_kwargs": {**bounds, **configured, "headers": headers}}
 
 
 def list_files_below(filesystem: Any, base: str) -> dict[str, dict[str, Any]]:

@@ -77,6 +77,8 @@ def unwrap_driver_error(answer: T) -> T | Exception:
     status.
     """
     cause = answer.__cause__ if isinstance(answer, FileNotFoundError) else None
+    if isinstance(cause, WdsctlError):
+        return cause
     if isinstance(cause, Exception) and (is_transient(cause) or http_status(cause) not in (0, 404, 410)):
         return cause
     return answer
