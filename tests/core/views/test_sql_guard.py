@@ -110,6 +110,11 @@ def test_slow_regular_expression_ends_at_query_deadline() -> None:
         "printf('%-*d|%.*s', 4, 7, 2, 'abc')",
         "printf(NULL)",
         "printf()",
+        "'aBc' LIKE 'a_C%'",
+        "'a%' LIKE 'a!%' ESCAPE '!'",
+        "'aB' GLOB '[a]?'",
+        "NULL LIKE 'a'",
+        "12 LIKE '1%'",
         "instr('abc', 'c')",
         "instr(x'0102', x'02')",
         "instr(NULL, 'a')",
@@ -129,3 +134,11 @@ def test_guard_ends_compilation_at_deadline(connection: sqlite3.Connection) -> N
     install_guard(connection).deadline_seconds = time.monotonic()
     with pytest.raises(sqlite3.DatabaseError):
         connection.execute("EXPLAIN SELECT a FROM v_open")
+
+
+def test_calls_of_bounded_functions_end_at_deadline(connection: sqlite3.Connection) -> None:
+    guard, query = install_guard(connection), "SELECT b LIKE '1' FROM v_open"
+    assert connection.execute(query).fetchall() == [(1,), (1,)]
+    guard.deadline_seconds = 0
+    with pytest.raises(sqlite3.OperationalError):
+        connection.execute(query).fetchall()

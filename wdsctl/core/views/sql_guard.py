@@ -55,6 +55,9 @@ STEPS_PER_CHECK = 1_000
 _SLOW_FUNCTIONS = (
     ("printf", -1),
     ("format", -1),
+    ("like", 2),
+    ("like", 3),
+    ("glob", 2),
     ("instr", 2),
     ("replace", 3),
     ("trim", 2),
@@ -93,7 +96,7 @@ class Guard:
             connection.execute(f"SELECT 1 FROM {name}('[]')").close()
         connection.create_function("regexp", 2, self._regexp, deterministic=True)
         for name, count in _SLOW_FUNCTIONS:
-            connection.create_function(name, count, self._bounded(name), deterministic=True)
+            connection.create_function(name, count, self._bounded(name, count), deterministic=True)
         _limit_values(connection)
         connection.set_authorizer(self._record_view_access)
         for name in self._view_accesses:
@@ -137,27 +140,32 @@ class Guard:
             return True
         return False
 
-    def _bounded(self, name: str) -> Callable[..., Any]:
+    def _bounded(self, name: str, count: int) -> Callable[..., Any]:
         """SQLite's function, which refuses calls that would take more than seconds."""
         of_text = name in ("printf", "format")
-        query = {-1: "printf(%s)", 2: f"{name}(?, ?)", 3: f"{name}(?, ?, ?)"}[dict(_SLOW_FUNCTIONS)[name]]
+        statement = f"SELECT {name}({', '.join('?' * count)})"
+        execute = _unguarded().execute
 
         def call(*arguments: Any) -> Any:
+            # SQLite may make hundreds of calls before it looks at the clock.
+            if time.monotonic() > self.deadline_seconds:
+                raise TimeoutError
             if of_text and (size := _printf_bytes(arguments)) > _MAX_PRINTF_BYTES:
                 self.function_error = (
                     f"the format of {name}() has widths and precisions of {size:,} characters; "
                     f"the limit is {_MAX_PRINTF_BYTES:,}"
                 )
                 raise ValueError(self.function_error)
-            if not of_text and None not in arguments and _size(arguments[0]) * _size(arguments[1]) > _MAX_COMPARISONS:
+            if not of_text and (one := _size(arguments[0])) * (other := _size(arguments[1])) > _MAX_COMPARISONS:
                 self.function_error = (
-                    f"the first two arguments of {name}() have {_size(arguments[0]):,} and {_size(arguments[1]):,} "
-                    f"characters; the limit of their product is {_MAX_COMPARISONS:,}"
+                    f"the first two arguments of {name}() have {one:,} and {other:,} characters; "
+                    f"the limit of their product is {_MAX_COMPARISONS:,}"
                 )
                 raise ValueError(self.function_error)
-            text = query % ", ".join("?" * len(arguments)) if of_text else query
             try:
-                return _unguarded().execute(f"SELECT {text}", arguments).fetchone()[0]
+                if of_text:
+                    return execute(f"SELECT printf({', '.join('?' * len(arguments))})", arguments).fetchone()[0]
+                return execute(statement, arguments).fetchone()[0]
             except sqlite3.Error as error:  # a result that is too long
                 self.function_error = str(error)
                 raise
@@ -194,7 +202,6 @@ class Guard:
 def _limit_values(connection: sqlite3.Connection) -> None:
     if hasattr(connection, "setlimit"):  # Python 3.11
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_SQL_VALUE_BYTES)
-        connection.setlimit(sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, MAX_PATTERN_BYTES)
 
 
 @cache
