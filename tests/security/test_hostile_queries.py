@@ -80,6 +80,7 @@ SLOW_CALLS = {
     "trim": "trim(zero, substr(hex(zero), 1000000) || 'b')",
     "LIKE": "zero LIKE replace(substr(zero, 1, 1000), 'z', '%z')",
     "GLOB": "zero GLOB '*[' || substr(hex(zero), 1, 1000) || ']*'",
+    "nested counts of REGEXP": "key REGEXP '((a{1000}){1000}){1000}'",
     "a long pattern of REGEXP": "key REGEXP substr(zero, 1, 20000)",
 }
 

@@ -11,6 +11,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
+from math import prod
 from typing import Any, Literal, NamedTuple
 
 _SELECT, _READ, _FUNCTION, _RECURSIVE = 21, 20, 31, 33  # of sqlite3.h: Python has names for only some of them
@@ -37,6 +38,8 @@ MAX_REGEXP_SECONDS = 10.0  # of one search of REGEXP: only catastrophic backtrac
 _MIN_REGEXP_SECONDS = 0.001
 
 MAX_REGEXP_CHARS = 10_000  # of a pattern: nothing bounds the time to compile it
+_BRACES = re.compile(r"\{[^{}]*\}")
+_MAX_REPEATS = 100_000
 #: SQLite stops a query only between two function calls, so the limits below bound the time of one call to seconds.
 MAX_SQL_VALUE_BYTES = 4 << 20  # of one value
 MAX_PATTERN_BYTES = 256  # of a pattern of LIKE or GLOB, which SQLite may compare at every byte of a value
@@ -184,6 +187,14 @@ class Guard:
         if len(str(pattern)) > MAX_REGEXP_CHARS:
             self.function_error = (
                 f"the regular expression has {len(str(pattern)):,} characters; the limit is {MAX_REGEXP_CHARS:,}"
+            )
+            raise ValueError(self.function_error)
+        counts = re.findall("[1-9][0-9]*", " ".join(_BRACES.findall(str(pattern))))
+        if (
+            prod(int(digits[:9]) for digits in counts) > _MAX_REPEATS
+        ):  # compiled nested counts take memory for each repeat
+            self.function_error = (
+                f"the product of the counts in braces of the regular expression exceeds {_MAX_REPEATS:,}"
             )
             raise ValueError(self.function_error)
         left = max(_MIN_REGEXP_SECONDS, min(MAX_REGEXP_SECONDS, self.deadline_seconds - time.monotonic()))
