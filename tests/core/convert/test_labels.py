@@ -208,6 +208,35 @@ def test_renamed_geometry_is_still_geometry(tmp_path: Path) -> None:
         convert_to(tmp_path / "b", source, image=parse_image("", 160), parts=rules)
 
 
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("txt", b"Car 0.00 0 -1.57 20.0 30.1 50.0 60.0 1.5 1.6 3.9 1.0 1.5 20 -1.5\n"),  # KITTI
+        ("txt", b"377,117,463,117,465,130,378,130,Genaxis Theatre\r\n"),  # ICDAR
+        ("txt", b"10 20 30.5 20 30.5 40 10 40 plane 0\n\n"),  # DOTA
+        ("csv", b"frame,id,xmin,ymin,xmax,ymax\n1,2,10,20,30,40\n"),
+        ("jsonl", b'{"a": 1}\n{"box_format": "xyxy", "bbox": [1, 2, 3, 4]}\n'),
+        ("shape_geojson", b"{}"),
+    ],
+)
+def test_rows_of_boxes_are_refused(tmp_path: Path, name: str, data: bytes) -> None:
+    source = a_source(tmp_path / "a", {"caption": "a"}, "", **{name: data})
+
+    with pytest.raises(LabelsCannotFollow, match=name.replace("_", ".")):
+        convert_to(tmp_path / "b", source, image=parse_image("", 160))
+
+
+@pytest.mark.parametrize(
+    "data", [b"sizes 36 37 38 39", b"call 1 2 3 4 5 6 7 8 now", b"1 2 3 4 5 6 7 8 9", b"x1, a box\n2"]
+)
+def test_texts_with_numbers_stay(tmp_path: Path, data: bytes) -> None:
+    source = a_source(tmp_path / "a", {"caption": "a"}, txt=data, jsonl=b'{"a": 1}\n')
+
+    convert_to(tmp_path / "b", source, image=parse_image("", 160))
+
+    assert content(tmp_path / "b")["0.txt"] == data
+
+
 @pytest.mark.parametrize("name", ["depth_png", "seg_npy", "flow_npy", "xml"])
 def test_maps_and_layouts_of_pages_are_refused(tmp_path: Path, name: str) -> None:
     array = io.BytesIO()

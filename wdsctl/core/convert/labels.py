@@ -39,6 +39,13 @@ PictureForms = Mapping[str, tuple[PictureForm, PictureForm]]
 
 _CODE = "WDS348"
 _YOLO_ROW = re.compile(rb"\d+(?:[ \t]+(?:0?\.\d+|[01](?:\.\d+)?(?:e-\d+)?)){4,}")
+_NUMBER = rb"[-+]?\d+(?:\.\d*)?"
+#: Rows of KITTI (a class and 14 or 15 numbers), of ICDAR and DOTA (4 corners, then a text or class), and of a table.
+_BOX_ROW = re.compile(
+    rb"(?:\S+(?:[ \t]+%(n)s){14,15}|(?:%(n)s[ \t]*[, \t][ \t]*){7}%(n)s[, \t].*\D.*)[ \t]*\r?" % {b"n": _NUMBER}
+)
+_BOX_COLUMNS = re.compile(rb"(?:\s*\w+\s*[,\t])*\s*(?:xmin|x_min|x1|xtl|bbox)(?:\s*[,\t]\s*\w+)*\s*", re.IGNORECASE)
+_GEOMETRY_FILES = (".geojson", ".hocr", ".pts")
 _NPY_SHAPE = re.compile(rb"'shape': \((\d{1,9}(?:, ?\d{1,9})+)\)")
 _XML_GEOMETRY = re.compile(rb"<(?:bndbox|xmin|polygon|points|box|bbox|Coords)\b|\bHPOS=")
 
@@ -142,9 +149,16 @@ def _follow_part(part: AnyPart, change: PictureChange | None, rules: _LabelRules
         return _follow_mask(part, change)
     if kind == "json":
         return _follow_json_part(part, change, rules.keys)
+    if kind == "lines":
+        _check_no_geometry_in_lines(part, rules.keys)
     if change is not None and _has_value_per_pixel(part, change):
         raise CannotFollow("it has the size of its picture, as a map with a value per pixel")
-    if part.name in rules.keys or (kind not in ("image", "video", "audio", "text") and is_geometry_name(part.name)):
+    is_file_of_geometry = f".{part.name.lower()}".endswith(_GEOMETRY_FILES)
+    if (
+        part.name in rules.keys
+        or is_file_of_geometry
+        or (kind not in ("image", "video", "audio", "text") and is_geometry_name(part.name))
+    ):
         raise CannotFollow("only JSON and masks can")
     if kind == "text":
         data = part.data
@@ -154,6 +168,10 @@ def _follow_part(part: AnyPart, change: PictureChange | None, rules: _LabelRules
         is_turned = change is None or change.turn != 1
         if is_turned and any(map(bytes.strip, rows)) and all(_YOLO_ROW.match(row) for row in rows if row.strip()):
             raise CannotFollow("it has rows of YOLO")
+        if _BOX_COLUMNS.fullmatch(rows[0]) and len(rows) > 1:
+            raise CannotFollow("it is a table with columns of boxes")
+        if any(map(bytes.strip, rows)) and all(_BOX_ROW.fullmatch(row) for row in rows if row.strip()):
+            raise CannotFollow("it has rows of boxes")
     return part
 
 
@@ -166,6 +184,15 @@ def _has_value_per_pixel(part: AnyPart, change: PictureChange) -> bool:
     found = _NPY_SHAPE.search(part.data[:256]) if part.name.lower().endswith("npy") else None
     shape = tuple(map(int, found[1].split(b","))) if found else ()
     return (height, width) in (shape[:2], shape[-2:])
+
+
+def _check_no_geometry_in_lines(part: AnyPart, keys: Mapping[str, GeometryKind]) -> None:
+    for line in part.data.splitlines():
+        try:
+            value = read_json(line)
+        except ValueError:
+            continue  # nothing reads it
+        follow_json(value, None, keys, name=part.name)
 
 
 def _follow_json_part(part: AnyPart, change: PictureChange | None, keys: Mapping[str, GeometryKind]) -> AnyPart:
