@@ -232,6 +232,18 @@ def test_damaged_column_raises_on_first_access(
         offsets.shard_columns(2, {ext: i for i, ext in enumerate(EXTENSIONS)})
 
 
+def test_part_past_end_of_smaller_shard_raises_wds302(tmp_path: Path) -> None:
+    """A hostile file has valid checksums."""
+    writer = OffsetsWriter(str(tmp_path))
+    for i, size in enumerate((1_000, 9_000)):
+        writer.add(ShardEntry(i + 1, f"{i}.tar", size, 1, f"hash {i}"), columns_of([("a", [(0, 2_000, 10)])]))
+    path = str(tmp_path / "offsets-7.bin")
+    writer.finish(path, 7, EXTENSIONS)
+    writer.close()
+    with pytest.raises(CatalogError):
+        Offsets(path).parts(0)
+
+
 def test_missing_offsets_file_error_hints_at_index(tmp_path: Path) -> None:
     with pytest.raises(CatalogError, match="the offsets file is missing") as caught:
         Offsets(str(tmp_path / ".wdsctl" / "none"))
