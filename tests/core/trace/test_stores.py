@@ -49,6 +49,15 @@ def test_later_run_wins_and_nothing_is_overwritten(store_folder: str) -> None:
     assert restore_keys_by_batch(read_trace(store_folder)) == {0: origins_of(0, run=1)}
 
 
+def test_later_run_wins_after_clock_was_set_back(store_folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for run, now in enumerate((2_000_000, 1_000_000)):
+        monkeypatch.setattr("wdsctl.core.trace.write.time_ns", lambda now=now: now)
+        writer = a_writer(store_folder)
+        writer.add(0, origins_of(0, run=run))
+        writer.close()
+    assert restore_keys_by_batch(read_trace(store_folder)) == {0: origins_of(0, run=1)}
+
+
 def test_missing_object_is_reported_as_flaw(store_folder: str) -> None:
     writer = a_writer(store_folder)
     for number in range(3):
