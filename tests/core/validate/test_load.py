@@ -64,6 +64,13 @@ def test_kinds_of_a_shard_are_bounded() -> None:
     assert kinds.numbers[-1] == NOT_LOADED
 
 
+def test_samples_of_known_kinds_are_kept_beyond_the_limit() -> None:
+    collector = KindCollector(MAX_KINDS + 1)
+    for position, kind in enumerate([*range(MAX_KINDS), 0]):
+        collector.add(position, str(kind))
+    assert collector.to_kinds().numbers[-1] == 0
+
+
 def test_kinds_are_counted_over_samples_of_a_split() -> None:
     kinds = {"a.tar": ShardKinds(("x", "y"), bytes([0, 1, NOT_LOADED])), "b.tar": ShardKinds(("y",), bytes([0, 0]))}
     paths = ["a.tar", "b.tar", "c.tar"]
