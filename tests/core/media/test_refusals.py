@@ -48,6 +48,7 @@ def a_tiff(channels: int, bits: int, form: int = 1, compression: int = 1) -> byt
         ("jpg", a_jpeg(0xF7), "it is JPEG-LS, which Pillow does not read"),
         ("tif", a_tiff(1, 64, 3), "it is a TIFF of 1 channel with 64 bits floating-point, which Pillow does not read"),
         ("tif", a_tiff(3, 32, 3), "it is a TIFF of 3 channels with 32 bits floating-point, which Pillow does not read"),
+        ("tif", a_tiff(1, 16, 3), "it is a TIFF of 1 channel with 16 bits floating-point, which Pillow does not read"),
         ("tif", a_tiff(5, 8), "it is a TIFF of 5 channels with 8 bits unsigned, which Pillow does not read"),
         ("tif", a_tiff(1, 8, 1, 50002), "it is a TIFF with JPEG XL compression, which Pillow does not read"),
     ],
