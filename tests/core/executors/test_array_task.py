@@ -1,14 +1,16 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from tests.build import some_shards
+from tests.build import linked_shards, some_shards
 from wdsctl.cli.main import run_inner
 from wdsctl.core.errors import CatalogError, StorageError, UsageError
 from wdsctl.core.executors.array_job import JobReport, merge_job, plan_job, report_job
 from wdsctl.core.executors.array_task import find_task, run_task
+from wdsctl.core.safe_open import ALLOW_PATH_VARIABLE
 
 
 @pytest.fixture
@@ -43,6 +45,15 @@ def test_tasks_divide_all_units(job: str) -> None:
     assert [report.ran for report in reports] == [2, 2, 2]
     assert report_job(job).done == 6
     assert [each.state for each in report_job(job).task_states] == ["done"] * 3
+
+
+def test_tasks_may_read_paths_that_were_allowed_for_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root, folder = linked_shards(tmp_path), str(tmp_path / "job")
+    monkeypatch.setenv(ALLOW_PATH_VARIABLE, str(tmp_path / "blobs"))
+    plan_job(folder, ["index", root], run_inner, tasks=1)
+    monkeypatch.delenv(ALLOW_PATH_VARIABLE)  # the node of a task has an environment of its own
+    assert run_task(folder, 0).repeatable == 0
+    assert os.environ[ALLOW_PATH_VARIABLE] == str(tmp_path / "blobs")
 
 
 @pytest.mark.parametrize("task", [-1, 3])
