@@ -48,6 +48,7 @@ CONNECTS = {
     "core/catalog/ledger_file.py": "in memory",
     "core/catalog/rows.py": "in memory",
     "core/export/energon.py": "Energon's index, a draft in a folder that is held",
+    "core/views/sql_guard.py": "in memory",
     "core/views/where.py": "in memory",
     "core/compare/samples.py": "a nameless file of SQLite's own",
 }
