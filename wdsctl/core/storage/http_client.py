@@ -38,7 +38,7 @@ class BoundedResponse(ClientResponse):
         if self._body is None:
             try:
                 self._body = await self._read_bounded()
-            except BaseException:
+            except BaseException:  # also if it is cancelled: the rest of the answer must not be read
                 self.close()
                 raise
         return await super().read()

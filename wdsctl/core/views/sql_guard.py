@@ -43,9 +43,7 @@ _MAX_REPEATS = 100_000
 #: SQLite stops a query only between two function calls, so the limits below bound the time of one call to seconds.
 MAX_SQL_VALUE_BYTES = 4 << 20  # of one value
 MAX_PATTERN_BYTES = 256  # of a pattern of LIKE or GLOB, which SQLite may compare at every byte of a value
-_MAX_COMPARISONS = (
-    1 << 28
-)  # that replace, instr and trim may make in one call: bytes of one text times bytes of another
+_MAX_COMPARISONS = 1 << 28  # of one call of replace, instr or trim: bytes of one text times bytes of the other
 _MAX_PRINTF_BYTES = MAX_SQL_VALUE_BYTES  # sum of the widths and precisions in a format
 _MAX_INT = (1 << 31) - 1  # SQLite's largest width
 _PRINTF_NUMBERS = re.compile(r"%([-+ #!,l*.0-9]+)")
@@ -190,9 +188,8 @@ class Guard:
             )
             raise ValueError(self.function_error)
         counts = re.findall("[1-9][0-9]*", " ".join(_BRACES.findall(str(pattern))))
-        if (
-            prod(int(digits[:9]) for digits in counts) > _MAX_REPEATS
-        ):  # compiled nested counts take memory for each repeat
+        # Each repeat of nested counts is compiled by itself.
+        if prod(int(digits[:9]) for digits in counts) > _MAX_REPEATS:
             self.function_error = (
                 f"the product of the counts in braces of the regular expression exceeds {_MAX_REPEATS:,}"
             )
