@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shutil
 import signal
+import sys
 import tempfile
 import uuid
 from collections.abc import Callable, Generator, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,6 +52,22 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.load_profile("quick")
     if config.option.markexpr != "slow" and os.path.isdir(_MEMORY) and shutil.disk_usage(_MEMORY).free > _MEMORY_BYTES:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", _MEMORY)
+
+
+def pytest_sessionstart() -> None:
+    """Report the path of a file that was left open: the collector finds it in another test than the one that opened
+    it, and the warning has a descriptor's number only."""
+    report = sys.unraisablehook
+
+    def report_with_path(unraisable: sys.UnraisableHookArgs) -> None:
+        error = unraisable.exc_value
+        if isinstance(error, ResourceWarning) and isinstance(unraisable.object, io.IOBase):
+            with suppress(OSError, ValueError):  # it has no descriptor
+                path = os.readlink(f"/proc/self/fd/{unraisable.object.fileno()}")
+                error.args = (f"{error} of {path}",)
+        report(unraisable)
+
+    sys.unraisablehook = report_with_path
 
 
 #: Without one of these, the test files that import it are skipped.
