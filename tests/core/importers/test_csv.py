@@ -244,7 +244,7 @@ def test_csv_reads_absolute_paths_below_option_base(tmp_path: Path) -> None:
     assert {key: parts["jpg"] for key, parts in found.items()} == {"pictures/1": b"x", "pictures/2": b"y"}
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(120)
 def test_csv_reads_many_columns_in_linear_time(tmp_path: Path) -> None:
     count = 50_000
     head = ",".join(f"c{i}" for i in range(count))
