@@ -153,6 +153,24 @@ def test_state_of_gone_generation_is_refused_on_changed_data(dataset: Path) -> N
         make_training_loader(str(dataset), lanes=2).load_state_dict(state)
 
 
+def test_state_continues_after_its_shards_are_restored(dataset: Path) -> None:
+    loader = make_training_loader(str(dataset))
+    state = save_state_after(loader, 5)
+    expected = digests(loader, 30)
+    shard = dataset / "train-001.tar"
+    original = shard.read_bytes()
+    add_shard(dataset, "train", 1, samples=19)
+    index(str(dataset))
+    with pytest.raises(StateMismatch, match="the state belongs to another order"):
+        make_training_loader(str(dataset)).load_state_dict(state)
+
+    shard.write_bytes(original)
+    index(str(dataset))
+    resumed = make_training_loader(str(dataset))
+    resumed.load_state_dict(state)
+    assert digests(resumed, 30) == expected
+
+
 def test_state_of_gone_generation_names_dataset_that_has_changed(dataset: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     shutil.copytree(dataset, other)

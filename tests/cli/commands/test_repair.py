@@ -67,6 +67,7 @@ def test_repair_in_place_keeps_backup(wdsctl: Wdsctl, cut: Path) -> None:
     result = wdsctl("repair", cut, "--in-place", "--yes")
     assert (result.code, "the originals are in 1 .bak file" in result.stdout) == (5, True)
     assert (cut / "train-000004.tar.bak").exists()
+    assert "put the .bak files back and run index again" in result.stdout.splitlines()[-1]
 
 
 def test_repair_in_place_without_backup_names_next_command(wdsctl: Wdsctl, cut: Path) -> None:

@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 
-from tests.build import AsNobody, a_dataset, rewrite_shard, samples, some_shards, split_by_ratios, tree
+from tests.build import AsNobody, a_dataset, a_shard, rewrite_shard, samples, some_shards, split_by_ratios, tree
 from tests.core.dumps import catalog_of, dump, query, split_of
 from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.values import ShardRow
 from wdsctl.core.dataset.location import locate
+from wdsctl.core.index.catalog_check import catalog_check
 from wdsctl.core.index.freshness import compare_shards
 from wdsctl.core.index.index import IndexReport, index
+from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.shards.list import ShardFile
 
 
@@ -73,6 +75,46 @@ def test_only_changed_shard_is_reindexed_among_touched_ones(tmp_path: Path) -> N
         4,
     ]
     assert index(root).up_to_date
+
+
+@pytest.mark.parametrize("by", ["shard", "sample"])
+def test_restored_shard_has_its_earlier_number_and_splits(tmp_path: Path, by: Any) -> None:
+    root = some_shards(tmp_path, 4)
+    index(root)
+    split_by_ratios(root, {"train": 3, "val": 1}, by=by)
+    offsets, splits, rows = Offsets(locate(root).offsets_path(1)), split_of(root), dump(root)["shard"]
+    shard = tmp_path / "shard-001.tar"
+    original = shard.read_bytes()
+    rewrite_shard(shard, samples(5, 3))
+    index(root)
+    rewrite_shard(shard, samples(6, 3))
+    index(root)
+    rewrite_shard(shard, original)
+    report = index(root)
+
+    assert (report.changed, report.generation) == (1, 4)
+    assert list(Offsets(locate(root).offsets_path(4)).shards) == list(offsets.shards)
+    kept = [(row[0], row[1], row[-3:-1]) for row in dump(root)["shard"] if row[-2] is None]
+    assert kept == [(row[0], row[1], row[-3:-1]) for row in rows]
+    assert split_of(root) == splits
+    assert not query(catalog_of(root), "SELECT * FROM former_split")
+    assert not catalog_check(root).findings
+
+
+def test_shard_that_was_missing_before_its_restore_has_a_new_number(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 3)
+    index(root)
+    shard = tmp_path / "shard-001.tar"
+    original = shard.read_bytes()
+    shard.unlink()
+    index(root, missing="drop")  # jobs may begin without the shard
+    shard.write_bytes(a_shard(samples(5, 3)))
+    index(root)
+    shard.write_bytes(original)
+    index(root)
+
+    current = query(catalog_of(root), "SELECT id, path FROM shard WHERE removed IS NULL ORDER BY id")
+    assert current == [(1, "shard-000.tar"), (3, "shard-002.tar"), (5, "shard-001.tar")]
 
 
 def test_rebuild_keeps_numbers_of_touched_shards(tmp_path: Path) -> None:

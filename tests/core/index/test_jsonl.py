@@ -130,6 +130,19 @@ def test_replaced_jsonl_file_is_split_again(tmp_path: Path) -> None:
     assert {name: len(membership) for name, membership in splits(root).items()} == {"train": 88, "val": 22}
 
 
+def test_shard_is_renamed_while_the_key_field_changes(tmp_path: Path) -> None:
+    root = a_dataset(
+        tmp_path, {name: b'{"id": "a", "name": "a"}\n' * n for n, name in ((1, "a.jsonl"), (2, "b.jsonl"))}
+    )
+    index(root, key="name")
+    (tmp_path / "b.jsonl").rename(tmp_path / "c.jsonl")
+
+    report = index(root, key="id")
+
+    assert [(each.was, each.now) for each in report.renamed] == [("b.jsonl", "c.jsonl")]
+    assert (report.changed, report.samples) == (2, 3)
+
+
 def test_option_key_of_jsonl_persists_until_reset(tmp_path: Path) -> None:
     root = a_file(tmp_path, make_lines(0, 3))
     index(root)

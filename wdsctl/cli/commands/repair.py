@@ -150,6 +150,8 @@ def _next_steps(report: RepairReport, *, in_place: bool) -> Iterator[str]:
     if in_place:
         yield f"  next: wdsctl index {shell_argument(report.root)}"
         yield "  after that, trainings cannot resume from states saved on the repaired shards: let them end first"
+        if any(shard.backup for shard in report.repaired):
+            yield "  to resume them nevertheless, put the .bak files back and run index again"
         return
     if report.sound and not report.copied:
         only = f"only the {format_count(report.fixed, 'repaired shard')}"

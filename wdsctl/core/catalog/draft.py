@@ -118,7 +118,10 @@ class CatalogDraft:
         return self._part_numbers[part]
 
     def add_shard(self, shard_id: int, shard: ShardFile, scan: ShardScan) -> ShardRow:
-        """Add one shard and its samples. Raises DatasetError if it has more samples than ids."""
+        """Add one shard and its samples; also under the id of a removed shard, which is back then.
+
+        Raises DatasetError if it has more samples than ids.
+        """
         if scan.samples >= _SAMPLES_A_SHARD:
             raise DatasetError(
                 f"the shard has {scan.samples:,} samples; the maximum is {_SAMPLES_A_SHARD - 1:,}",
@@ -138,11 +141,20 @@ class CatalogDraft:
             layout_hash=scan.layout_hash(),
             sha256=scan.sha256,
         )
-        self._connection.execute(_INSERT_SHARD, (*row, self.generation))
+        self._connection.execute(_INSERT_SHARD, (*row, self._first_generation(shard_id)))
         self._connection.executemany(_INSERT_PART_COUNT, part_count_rows(shard_id, scan, numbers))
         if self.has_sample_rows:
             self._bulk_samples(shard_id, scan, numbers)
         return row
+
+    def _first_generation(self, shard_id: int) -> int:
+        """The first generation with the shard. Deletes the row of a shard that is back, and its remembered splits."""
+        found = self._connection.execute("SELECT added FROM shard WHERE id = ?", (shard_id,)).fetchone()
+        if found is None:
+            return self.generation
+        for table, column in (("shard", "id"), ("former_split", "shard")):
+            self._connection.execute(f"DELETE FROM {table} WHERE {column} = ?", (shard_id,))
+        return int(found[0])
 
     def add_sample_rows(self, shard_id: int, scan: ShardScan) -> None:
         """Add the rows of samples of a shard that has been added without them."""

@@ -198,6 +198,19 @@ class Catalog:
         query = f"SELECT {', '.join(ShardRow._fields)} FROM shard WHERE removed IS NULL ORDER BY id"
         return [ShardRow(*row) for row in self.rows(query)]
 
+    def replaced_shards(self) -> dict[str, list[ShardRow]]:
+        """Path of a current shard -> the shards that it replaced one after another, without a gap, the latest first."""
+        columns = ", ".join(ShardRow._fields)
+        query = f"SELECT {columns}, added, removed FROM shard ORDER BY removed IS NOT NULL, removed DESC, id DESC"
+        added_by_path: dict[str, int] = {}  # the first generation with the shard that was read last
+        replaced: dict[str, list[ShardRow]] = {}
+        for *values, added, removed in self.rows(query):
+            row = ShardRow(*values)
+            if removed is None or added_by_path.get(row.path) == removed:
+                added_by_path[row.path] = added
+                replaced.setdefault(row.path, []).extend([row] if removed is not None else [])
+        return replaced
+
     def shard_hashes(self) -> dict[int, str]:
         """Shard id -> SHA-256 in hex, of all shards that ever had one, also of removed ones."""
         return dict(self.rows("SELECT id, sha256 FROM shard WHERE sha256 IS NOT NULL"))

@@ -15,6 +15,7 @@ from functools import partial
 from hashlib import blake2b
 from typing import NamedTuple
 
+from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.values import MISSING_STATUS, ShardRow
 from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.errors import CatalogError, PermissionDenied, StorageError, translate_os_errors
@@ -81,6 +82,35 @@ def scan_in_process(
     for shard in shards:
         yield shard, scan_file(location.root, shard, options)
         progress.advance(items=1, size_bytes=shard.size)
+
+
+def find_returned_shards(
+    location: DatasetLocation, changes: Changes, workers: int, progress: Progress, options: ScanOptions
+) -> dict[str, int]:
+    """Path -> the id of an earlier shard, for changed shards that have its content again, as after a restore.
+
+    States, views and traces name shards by id, so they can be used again. A shard that was missing in between gets a
+    new id: jobs that began without it read all shards up to the last one that they know. Cost: scans the changed
+    shards that are as large as an earlier one. The scans stay in the work folder.
+    """
+    if not changes.changed:
+        return {}
+    with Catalog(location.catalog) as catalog:
+        replaced = catalog.replaced_shards()
+    earlier = {
+        file.path: [row for row in replaced.get(file.path, ()) if row.size == file.size] for _, file in changes.changed
+    }
+    shards = [file for _, file in changes.changed if earlier[file.path]]
+    if not shards:
+        return {}
+    returned: dict[str, int] = {}
+    with closing(scan_shards(location, shards, workers, progress, options)) as found:
+        for shard, scan in found:
+            summary = summarize_scan(scan)
+            same = next((row for row in earlier[shard.path] if is_unchanged(row, summary)), None)
+            if same is not None:
+                returned[shard.path] = same.id
+    return returned
 
 
 class ScanSummary(NamedTuple):

@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
@@ -63,7 +64,7 @@ class MergePlan:
     changed: Sequence[tuple[ShardRow, ShardFile]]
     removed: Sequence[ShardRow]
     rule: SplitRule | None  # of the default split set; the draft has the rules of named sets
-    #: Path -> id of shards that keep their id in a rebuilt catalog.
+    #: Path -> id of shards that keep their id in a rebuilt catalog, or have an earlier one again.
     known_ids: Mapping[str, int]
     #: Path -> split membership of the shards that are scanned again.
     held_by_path: Mapping[str, SplitMembership]
@@ -96,16 +97,22 @@ def merge_scans(
         make_folder(location.work_folder)
         writer = OffsetsWriter(location.work_folder)
         try:
-            _copy_kept(location, plan, before, draft, writer)
+            kept = deque(sorted(plan.kept, key=lambda row: row.id))
+            read_columns = _kept_columns_reader(location, plan, before, draft)
             ids, shards = _number_shards(draft, plan)
             with (
                 closing(scan_shards(location, shards, workers, progress, plan.scan)) as found,
                 ThreadPoolExecutor(1, thread_name_prefix="wdsctl-hash") as pool,
             ):
                 for shard_id, (shard, scan) in zip(ids, found, strict=True):
+                    while kept and kept[0].id < shard_id:
+                        row = kept.popleft()
+                        writer.add(_entry(row), read_columns(row))
                     rows.append(_add(draft, writer, pool, shard_id, shard, scan))
                     findings += scan.findings
                     origins.add_scan(shard.path, scan)
+            for row in kept:
+                writer.add(_entry(row), read_columns(row))
             progress.phase("finish")
             if plan.rule is not None or draft.split_facts:
                 from wdsctl.core.split.allocate import allocate_new_shards
@@ -242,10 +249,10 @@ def scan_shards(
             yield each.unit.shard, each.result()
 
 
-def _copy_kept(
-    location: DatasetLocation, plan: MergePlan, generation: int, draft: CatalogDraft, writer: OffsetsWriter
-) -> None:
-    """Copy the columns of kept shards from the last offsets file.
+def _kept_columns_reader(
+    location: DatasetLocation, plan: MergePlan, generation: int, draft: CatalogDraft
+) -> Callable[[ShardRow], ShardColumns]:
+    """A function that reads the columns of a kept shard from the last offsets file.
 
     If that file lacks a shard, its columns come from the sample rows of the catalog or, without such rows, from a new
     scan of the shard.
@@ -255,19 +262,18 @@ def _copy_kept(
         old = Offsets(location.offsets_path(generation))
         entries = {entry.id: i for i, entry in enumerate(old.shards)}
     numbers = {name: i for i, name in enumerate(draft.extensions)}
-    for row in sorted(plan.kept, key=lambda row: row.id):
+
+    def read(row: ShardRow) -> ShardColumns:
         i = entries.get(row.id)
-        rows = None
         if i is not None and old.shards[i].layout_hash == row.layout_hash:
             # A damaged block of the old file is replaced like a missing one.
             with suppress(CatalogError):
-                rows = old.shard_columns(i, numbers)
-        if rows is not None:
-            writer.add(_entry(row), rows)
-        elif draft.has_sample_rows:
-            writer.add(_entry(row), draft.read_shard_columns(row.id))
-        else:
-            writer.add(_entry(row), _rescan(location, row, draft, plan.scan))
+                return old.shard_columns(i, numbers)
+        if draft.has_sample_rows:
+            return draft.read_shard_columns(row.id)
+        return _rescan(location, row, draft, plan.scan)
+
+    return read
 
 
 def _rescan(location: DatasetLocation, row: ShardRow, draft: CatalogDraft, options: ScanOptions) -> ShardColumns:

@@ -18,7 +18,12 @@ from wdsctl.core.dataset.root_spec import ALL_SHARDS, ShardSelection
 from wdsctl.core.dataset.shard_names import describe_format, is_jsonl_name, shard_format
 from wdsctl.core.errors import DatasetError, Finding, InputError, OptionConflict, UsageError
 from wdsctl.core.files import remove_file, set_aside
-from wdsctl.core.index.changes import apply_renames_to_files, confirm_changes, detect_renames
+from wdsctl.core.index.changes import (
+    apply_renames_to_files,
+    confirm_changes,
+    detect_renames,
+    find_returned_shards,
+)
 from wdsctl.core.index.freshness import Changes, compare_shards
 from wdsctl.core.index.key_until import agreed_rule, check_suspicious_keys, check_tar_rule
 from wdsctl.core.index.merge import (
@@ -194,6 +199,8 @@ def index_shards(stage: CatalogStage, request: IndexRequest, progress: Progress)
     renamed = changes.renamed
     if request.rebuild:
         changes = replace(changes, added=listing.shards, changed=(), same=(), touched=changes.vanished)
+    if not request.dry_run:
+        ids |= find_returned_shards(location, changes, request.workers, progress, settings.scan)
     plan = _plan_merge(location, snapshot, changes, ids, request, settings)
     current = (
         not plan.is_new_generation
