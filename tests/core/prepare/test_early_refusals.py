@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import wdsctl
-from tests.build import a_folder, an_image
+from tests.build import a_folder, an_image, some_shards
 from tests.core.captioned import captions
 from wdsctl.core.errors import UsageError
 
@@ -48,6 +48,34 @@ def test_prepare_refuses_what_source_shows_to_be_wrong_before_it_writes(
         wdsctl.prepare(source, tmp_path / "out", workers=1, **options)
 
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"split": "8,1,1", "by": "shard"}, "val and test would be empty: 1 shard cannot fill 3 splits"),
+        ({"split": "a=1,b=1,c=1,d=1"}, "d would be empty: 3 samples cannot fill 4 splits"),
+    ],
+)
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_prepare_refuses_splits_that_raw_samples_cannot_fill(
+    tmp_path: Path, options: dict[str, Any], message: str, dry_run: bool
+) -> None:
+    source = a_source("raw", tmp_path / "source")
+
+    with pytest.raises(UsageError, match=message):
+        wdsctl.prepare(source, tmp_path / "out", workers=1, dry_run=dry_run, **options)
+
+    assert not list((tmp_path).glob("out/*.tar"))
+
+
+def test_prepare_refuses_splits_that_shards_cannot_fill_before_it_indexes(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 2)
+
+    with pytest.raises(UsageError, match="test would be empty: 2 shards cannot fill 3 splits"):
+        wdsctl.prepare(root, split="1,1,1", by="shard", workers=1)
+
+    assert not (tmp_path / ".wdsctl").exists()
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl"])

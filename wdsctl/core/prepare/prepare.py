@@ -79,7 +79,12 @@ from wdsctl.core.prepare.source import (
     SourceForm,
     recognise_form,
 )
-from wdsctl.core.prepare.splits import shared_file_findings, split_by_of_written, split_findings
+from wdsctl.core.prepare.splits import (
+    check_fills_splits_in_place,
+    shared_file_findings,
+    split_by_of_written,
+    split_findings,
+)
 from wdsctl.core.prepare.write import FolderReport, UploadFolders, write_folder
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.samples.detect import Detection
@@ -185,6 +190,7 @@ def _prepare(source: str, dest: str | None, request: PrepareRequest, progress: P
             home = os.path.realpath(root)
             make_folder(home)
     location = locate(root, request.catalog, writing=True, real_root=home)
+    check_fills_splits_in_place(location, listing, request)
     if request.index.dry_run:
         return _dry_run_report(source, root, form, None, index_locked(location, request.index, progress))
     if not from_folder:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from itertools import islice
 
@@ -10,6 +11,7 @@ from wdsctl.core.convert.request import ConvertReport
 from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command
 from wdsctl.core.dataset.polylithic import REFERENCES_PART
 from wdsctl.core.dataset.raw_folder import RawListing
+from wdsctl.core.dataset.root_spec import ALL_SHARDS
 from wdsctl.core.errors import Finding
 from wdsctl.core.importers.splits.fields import split_field_findings
 from wdsctl.core.importers.splits.folders import split_folder_findings
@@ -17,8 +19,10 @@ from wdsctl.core.importers.splits.shards import split_findings_in_place
 from wdsctl.core.media.kinds import MEDIA_EXTENSIONS
 from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.samples.field_path import PartAccess
+from wdsctl.core.shards.list import list_shards
 from wdsctl.core.split.split import SplitReport
 from wdsctl.core.split_rules.rule import SplitBy
+from wdsctl.core.split_rules.shares import check_fills_splits
 
 
 def split_by_of_written(request: PrepareRequest) -> SplitBy:
@@ -28,6 +32,26 @@ def split_by_of_written(request: PrepareRequest) -> SplitBy:
     sources or dates into one split.
     """
     return "sample" if request.split_by == "auto" and request.split is not None else request.split_by
+
+
+def check_fills_requested_splits(request: PrepareRequest, by: SplitBy, *, shards: int, samples: int) -> None:
+    """Raise UsageError WDS210 if a new dataset with so many shards or samples cannot have the requested splits."""
+    if request.split is not None and by in ("shard", "sample"):
+        check_fills_splits(request.split, by, shards if by == "shard" else samples)
+
+
+def check_fills_splits_in_place(location: DatasetLocation, listing: RawListing | None, request: PrepareRequest) -> None:
+    """Raise UsageError WDS210 if the shards of a dataset without a catalog are too few for whole shards as splits.
+
+    `listing`: of the raw folder, whose shards are not planned yet; None for shards in place.
+    """
+    is_by_shard = request.split is not None and request.split_by == "shard"
+    if listing is not None or not is_by_shard or os.path.exists(location.catalog):
+        return
+    exclude, selection = request.index.exclude or (), request.index.selection or ALL_SHARDS
+    shards = list_shards(location.root, exclude, only=location.single_file, selection=selection).shards
+    if shards:
+        check_fills_requested_splits(request, "shard", shards=len(shards), samples=0)
 
 
 def split_findings(

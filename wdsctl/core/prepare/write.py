@@ -20,6 +20,7 @@ from wdsctl.core.jobs import UnitSize, make_executor, run_units
 from wdsctl.core.prepare.copied_folder import adopt_copied_folder
 from wdsctl.core.prepare.replan import WritePlan, can_be_source, replan
 from wdsctl.core.prepare.request import PrepareRequest
+from wdsctl.core.prepare.splits import check_fills_requested_splits, split_by_of_written
 from wdsctl.core.processes import warm_up_workers
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.samples.key_rules import KeyRuleChoice
@@ -264,6 +265,9 @@ def write_folder(
     gone: dict[tuple[str, str], str] = {}
     while True:
         plan = _plan(dest, listing, records, request)
+        if changes is None and not records:
+            by, samples = split_by_of_written(request), sum(record.samples for record in plan.records)
+            check_fills_requested_splits(request, by, shards=len(plan.records), samples=samples)
         changes = changes or plan  # later plans no longer list the dropped and new samples
         if request.index.dry_run:
             written = _WriteResult(len(plan.tasks), sum(task.size_bytes for task in plan.tasks))

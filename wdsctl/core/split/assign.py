@@ -50,7 +50,7 @@ from wdsctl.core.split.strata import assign_balanced, assign_by_stratum
 from wdsctl.core.split.values import values_by_shard
 from wdsctl.core.split_rules.names import MAX_SPLITS, NO_SPLIT, POSITIONAL_NAMES
 from wdsctl.core.split_rules.rule import SplitRule
-from wdsctl.core.split_rules.shares import allocate_items
+from wdsctl.core.split_rules.shares import check_fills_splits
 from wdsctl.core.text import join_with_and, pluralize
 
 MAX_SEEDS_TRIED = 1000  # to suggest one that leaves no split empty
@@ -94,18 +94,8 @@ def _allocate(rows: Sequence[ShardRow], rule: SplitRule) -> Assignment:
     shards = [ShardToAllocate(row.id, row.path, row.samples) for row in rows if row.samples]
     by = resolve_by(rule.by, len(shards), rule.shares)
     total = len(shards) if by == "shard" else sum(shard.samples for shard in shards)
-    counts = allocate_items(total, rule.shares)
-    empty = [name for name, count in counts.items() if count == 0]
-    if empty and not rule.allow_empty:
-        raise UsageError(
-            f"{join_with_and(empty)} would be empty: {pluralize(total, by)} cannot fill "
-            f"{pluralize(len(counts), 'split')}",
-            where=",".join(f"{name}={share}" for name, share in rule.shares.items()),
-            hint="split by samples: `--by sample`"
-            if by == "shard"
-            else "give each empty split a larger share, or remove it from the ratios",
-            code="WDS210",
-        )
+    if not rule.allow_empty:
+        check_fills_splits(rule.shares, by, total)
     allocated = (allocate_shards if by == "shard" else allocate_samples)(shards, rule.shares, rule.seed, {})
     return Assignment(shards_for_rule(allocated, rule), by=by)
 

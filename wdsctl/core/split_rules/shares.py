@@ -9,9 +9,11 @@ import math
 import re
 from collections.abc import Mapping
 from fractions import Fraction
+from typing import Literal
 
 from wdsctl.core.errors import UsageError
 from wdsctl.core.split_rules.names import POSITIONAL_NAMES, is_split_name
+from wdsctl.core.text import join_with_and, pluralize
 
 _NUMBER = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _HINT = "write train=8,val=1,test=1, or 8,1,1 for these names"
@@ -42,6 +44,22 @@ def parse_split_shares(text: str) -> dict[str, float]:
     if not any(shares.values()):
         raise _shares_error(text, "at least one ratio must be above 0")
     return {name: share for name, share in shares.items() if share}
+
+
+def check_fills_splits(shares: Mapping[str, float], by: Literal["shard", "sample"], total: int) -> None:
+    """Raise UsageError WDS210 if so many shards or samples leave a split empty."""
+    counts = allocate_items(total, shares)
+    empty = [name for name, count in counts.items() if count == 0]
+    if empty:
+        raise UsageError(
+            f"{join_with_and(empty)} would be empty: {pluralize(total, by)} cannot fill "
+            f"{pluralize(len(counts), 'split')}",
+            where=",".join(f"{name}={share}" for name, share in shares.items()),
+            hint="split by samples: `--by sample`"
+            if by == "shard"
+            else "give each empty split a larger share, or remove it from the ratios",
+            code="WDS210",
+        )
 
 
 def allocate_items(total: int, shares: Mapping[str, float]) -> dict[str, int]:
