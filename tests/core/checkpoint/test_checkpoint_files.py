@@ -58,6 +58,9 @@ def test_key_selects_one_of_several_states(tmp_path: Path) -> None:
 
     assert [found_states.key for found_states in read_states(path, "val")] == ["val.loader"]
     assert "the file has no state under the key 'test'" in get_error(Path(path), "test").message
+    error = get_error(tmp_path, "test")
+    assert "none of the 1 files has a state under the key 'test'" in error.message
+    assert error.hint == "omit --key: `wdsctl checkpoint info FILES` lists the keys of states"
 
 
 def test_self_referencing_value_is_read(tmp_path: Path) -> None:

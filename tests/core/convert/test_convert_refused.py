@@ -11,7 +11,7 @@ from tests.build import a_folder, some_shards
 from wdsctl.core.convert.convert import convert
 from wdsctl.core.convert.request import ConvertRequest
 from wdsctl.core.dataset.location import locate
-from wdsctl.core.errors import DatasetError, UsageError
+from wdsctl.core.errors import DatasetError, InputError, UsageError
 from wdsctl.core.index.index import index
 
 
@@ -29,6 +29,16 @@ def test_refused_conversion_creates_no_destination(tmp_path: Path) -> None:
     assert not (tmp_path / "made").exists()
     assert "-O on-missing=skip" in caught.value.hint
     assert "--on-missing" not in caught.value.hint
+
+
+def test_split_of_source_that_is_not_prepared_is_refused_with_command_that_divides_it(tmp_path: Path) -> None:
+    source = some_shards(tmp_path / "shards", 2)
+
+    with pytest.raises(InputError, match="the source is not prepared, and has no split 'val'") as caught:
+        convert([source], str(tmp_path / "made"), ConvertRequest(split="val"))
+
+    assert (caught.value.code, caught.value.where) == ("WDS211", source)
+    assert f"wdsctl prepare {source} --split train=8,val=1,test=1" in caught.value.hint
 
 
 def test_refused_conversion_leaves_existing_destination_empty(tmp_path: Path) -> None:

@@ -83,8 +83,9 @@ def find_states(paths: Sequence[str], key: str = "") -> tuple[list[FoundState], 
             found += read_states(path, key)
     if not found:
         where = paths[0] if len(paths) == 1 else ""
-        reason = f"none of the {len(skipped)} files has a state" if skipped else "the folder has no such file"
-        raise _no_state_error(where, reason, _find_state_folder(where))
+        under = f" under the key {key!r}" if key else ""
+        reason = f"none of the {len(skipped)} files has a state{under}" if skipped else "the folder has no such file"
+        raise _no_state_error(where, reason, _find_state_folder(where), key)
     return sorted(found, key=lambda each: natural_sort_key(each.path)), skipped
 
 
@@ -132,7 +133,7 @@ def read_states(path: str, key: str = "") -> list[FoundState]:
     ]
     if not found:
         raise _no_state_error(
-            path, f"the file has no state under the key {key!r}" if key else "no value in the file is a state"
+            path, f"the file has no state under the key {key!r}" if key else "no value in the file is a state", key=key
         )
     return found
 
@@ -214,8 +215,12 @@ def _is_state_file(name: str) -> bool:
     return name.endswith(STATE_FILE_SUFFIXES) and not name.startswith(".")
 
 
-def _no_state_error(path: str, reason: str, folder: str = "") -> InputError:
-    hint = "pass the file with the saved state; states of Energon's loaders are not supported"
+def _no_state_error(path: str, reason: str, folder: str = "", key: str = "") -> InputError:
+    hint = (
+        "omit --key: `wdsctl checkpoint info FILES` lists the keys of states"
+        if key
+        else "pass the file with the saved state; states of Energon's loaders are not supported"
+    )
     return InputError(
         f"found no state of a wdsctl loader: {reason}",
         where=path,

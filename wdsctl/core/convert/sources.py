@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
 from wdsctl.core import importers
-from wdsctl.core.catalog.read import Catalog, read_current_generation
+from wdsctl.core.catalog.read import Catalog, read_current_generation, read_split_names
 from wdsctl.core.convert.request import ConvertRequest, ConvertSource, RejectedFormat, SourceSpec
 from wdsctl.core.dataset.config import DatasetConfig, load_config
 from wdsctl.core.dataset.destination import require_source, unique_source_names
-from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command_at
+from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command, shell_command_at
 from wdsctl.core.dataset.lock import hold_lock
 from wdsctl.core.dataset.polylithic import is_polylithic
 from wdsctl.core.dataset.shard_names import unpack_command
@@ -40,8 +40,8 @@ from wdsctl.core.media.kinds import MEDIA_KINDS, part_kind
 from wdsctl.core.progress import Progress
 from wdsctl.core.split.split import ensure_split
 from wdsctl.core.storage.source_files import forget_listings
-from wdsctl.core.text import pluralize
-from wdsctl.core.urls import is_url, normalize_root
+from wdsctl.core.text import join_with_and, pluralize
+from wdsctl.core.urls import is_url, normalize_root, redact_secrets
 from wdsctl.core.views.definition import ViewDefinition
 
 
@@ -220,6 +220,8 @@ def _open_shards(
     location = ensure_indexed(
         root, options.get("catalog"), private_catalog, request.workers, request.wait, findings, progress
     )
+    if location.meta == private_catalog and request.split:
+        _check_split_of_unprepared(root, location.catalog, request.split)
     compressed = [] if request.from_format or is_selected else _take_compressed_tars(findings)
     # An indexed dataset that consists only of compressed tars.
     has_no_shards = bool(compressed) and any(found.code == "WDS119" for found in findings)
@@ -243,6 +245,22 @@ def _open_shards(
         options = {"files": json.dumps(compressed)}
         spec = _make_spec("packed", root, options, name if has_no_shards else f"{name}-packed")
         _add_source(opened, spec, report, None, request, progress)
+
+
+def _check_split_of_unprepared(root: str, catalog: str, split: str) -> None:
+    """Raise InputError WDS211 if a source whose catalog is temporary has no such split by its names or fields."""
+    names = read_split_names(catalog)
+    if split not in names:
+        has = (
+            f"its folders and fields name {join_with_and(names)}" if names else "none is named by its folders or fields"
+        )
+        divide = shell_command("prepare", redact_secrets(root), "--split", "train=8,val=1,test=1")
+        raise InputError(
+            f"the source is not prepared, and has no split {split!r}: {has}",
+            where=redact_secrets(root),
+            hint=f"divide it first: {divide}",
+            code="WDS211",
+        )
 
 
 def _selection_options(view: str, request: ConvertRequest) -> dict[str, str]:
