@@ -118,12 +118,11 @@ ImageOption = Annotated[
     str, typer.Option("--image", metavar="FORMAT", help="Re-encode images as jpeg:90, webp:80 or png.")
 ]
 MaxSideOption = Annotated[
-    int,
+    int | None,
     typer.Option(
         "--max-side",
         metavar="N",
-        min=0,
-        show_default=False,
+        min=1,
         help="Shrink images whose longer side has more than N pixels.",
     ),
 ]
@@ -150,10 +149,8 @@ AudioOption = Annotated[
     str, typer.Option("--audio", metavar="FORMAT", help="Re-encode audio as flac, wav or opus:64k.")
 ]
 RateOption = Annotated[
-    int,
-    typer.Option(
-        "--rate", metavar="HZ", min=0, max=768_000, show_default=False, help="Sample rate of re-encoded audio."
-    ),
+    int | None,
+    typer.Option("--rate", metavar="HZ", min=1, max=768_000, help="Sample rate of re-encoded audio."),
 ]
 AudioPartsOption = Annotated[
     str, typer.Option("--audio-parts", metavar="wav", help="The parts to re-encode. [default: wav, mp3, ...]")
@@ -198,12 +195,12 @@ def command(
     drop_parts: DropPartsOption = "",
     rename_part: RenamePartOption = None,
     image: ImageOption = "",
-    max_side: MaxSideOption = 0,
+    max_side: MaxSideOption = None,
     orientation: OrientationOption = "apply",
     image_parts: ImagePartsOption = "",
     labels: LabelsOption = "scale",
     audio: AudioOption = "",
-    rate: RateOption = 0,
+    rate: RateOption = None,
     audio_parts: AudioPartsOption = "",
     on_error: OnErrorOption = "skip",
     compress: CompressOption = "none",
@@ -258,12 +255,12 @@ def command(
         drop_parts=drop_parts,
         rename_part=rename_part or (),
         image=image,
-        max_side=max_side,
+        max_side=max_side or 0,
         orientation=orientation,
         image_parts=image_parts,
         labels=labels,
         audio=audio,
-        rate=rate,
+        rate=rate or 0,
         audio_parts=audio_parts,
     )
     output = common.output

@@ -108,8 +108,11 @@ def command(
     from wdsctl.cli.output import has_color, terminal_width
     from wdsctl.cli.progress import show_progress
     from wdsctl.cli.terminal_images import choose_image_protocol, max_image_size
+    from wdsctl.core.errors import refuse_without_effect
     from wdsctl.core.inspect.request import InspectRequest, inspect_requested
 
+    has_samples = not stats and (samples is not None or random is not None or key is not None)
+    refuse_without_effect(("--images", images != "auto", "--samples N, --random N or --key KEY", has_samples))
     request = InspectRequest(stats=stats, samples=samples, random=random, key=key, shard=shard, seed=seed, split=split)
     choice = "none" if common.json else images
     protocol = choose_image_protocol(choice, sys.stdout, is_colored=has_color(sys.stdout, common.no_color))

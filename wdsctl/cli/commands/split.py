@@ -100,15 +100,9 @@ def command(
     ] = "",
     source: Annotated[str, typer.Option("--from", metavar="FILE", help="Use a split.yaml of Energon.")] = "",
     folds: Annotated[
-        int,
-        typer.Option(
-            "--folds",
-            metavar="K",
-            min=0,
-            help="Create K split sets, each with another fold as val.",
-            show_default=False,
-        ),
-    ] = 0,
+        int | None,
+        typer.Option("--folds", metavar="K", min=1, help="Create K split sets, each with another fold as val."),
+    ] = None,
     split_set: Annotated[
         str, typer.Option("--set", metavar="SET", help="Create this split set next to the others.")
     ] = "",
@@ -172,7 +166,7 @@ def command(
         by_value=by_value,
         rest=rest,
         source=source,
-        folds=folds,
+        folds=folds or 0,
         split_set=split_set,
         exclude_shards=exclude_shard or (),
         exclude_keys=exclude_key or (),

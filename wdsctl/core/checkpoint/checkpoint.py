@@ -14,7 +14,7 @@ from wdsctl.core.checkpoint.state import LoaderState, check_state, is_part_of, m
 from wdsctl.core.checkpoint.summary import LaneDifference, StateFacts, can_split_lanes, compare_states, summarize_state
 from wdsctl.core.checkpoint.torch_file import encode_torch_file, has_tensors
 from wdsctl.core.directories import resolve_parent
-from wdsctl.core.errors import StateMismatch, UsageError
+from wdsctl.core.errors import StateMismatch, UsageError, refuse_without_effect
 from wdsctl.core.files import remove_file, write_pieces
 from wdsctl.core.lanes import children_per_lane, fits_ranks
 from wdsctl.core.text import natural_sort_key
@@ -132,6 +132,7 @@ def redistribute_checkpoint(
     Raises StateMismatch WDS502 if the states cannot be merged; UsageError for existing files unless `force`, and in
     place for files with tensors, or with different values beside the state.
     """
+    refuse_without_effect(("{rank} in OUT", "{rank" in output, "--ranks N", ranks))
     found, _ = find_states(paths, key)
     merged = _merge_found(found)
     read_paths = [each.path for each in found]

@@ -183,6 +183,7 @@ def check_request(request: ConvertRequest, sources: int) -> None:
         ("--seed", request.seed, "--shuffle", request.order == "shuffle"),
         ("--media", request.media, "--layout polylithic", is_polylithic),
         ("--on-error keep", request.on_error == "keep", "--image, --max-side or --audio", is_encoding),
+        ("--template", request.template != DEFAULT_TEMPLATE, "--to shards, parquet, mds or litdata", target.suffix),
     )
     if is_polylithic and target.name != "shards":
         raise OptionConflict(

@@ -9,7 +9,7 @@ from itertools import chain, islice
 import numpy as np
 
 from wdsctl.core.array_types import Int64Array
-from wdsctl.core.errors import Finding, InputError, OptionConflict, Severity, WdsctlError
+from wdsctl.core.errors import Finding, InputError, OptionConflict, Severity, WdsctlError, refuse_without_effect
 from wdsctl.core.trace import Trace, TracedBatch, read_trace
 from wdsctl.core.trace.datasets import TracedDatasets, parse_moved_roots
 from wdsctl.core.trace.format import RunFacts, SourceFacts
@@ -221,16 +221,13 @@ def _check(options: TraceOptions) -> None:
         raise OptionConflict(
             f"{' and '.join(used)} exclude each other", options=used, are_exclusive=True, hint="pass only one of them"
         )
-    filters = {"--rank": options.rank, "--pass": options.pass_number}
-    alone = [name for name, value in filters.items() if value is not None and not used]
-    if alone:
-        raise OptionConflict(
-            f"{alone[0]} needs a query, and the overview has all ranks and passes",
-            options=alone,
-            hint="add --step N, --batch N, --key KEY, --id ID or --counts",
-        )
-    if options.out is not None and used not in (["--step"], ["--batch"]):
-        raise OptionConflict("--out needs --step or --batch", options=("--out",), hint="add --step N or --batch N")
+    queries = "--step N, --batch N, --key KEY, --id ID or --counts"
+    refuse_without_effect(
+        ("--rank", options.rank is not None, queries, used),
+        ("--pass", options.pass_number is not None, queries, used),
+        ("--root", options.roots, queries, used),
+        ("--out", options.out is not None, "--step N or --batch N", used in (["--step"], ["--batch"])),
+    )
 
 
 def _sources(trace: Trace) -> list[SourceFacts]:
