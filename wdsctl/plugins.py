@@ -10,4 +10,7 @@ from typing import Literal
 #: `module:function` of the loader, for `validate --level load`; it needs the extra `loader`.
 LoadCheckName = Literal["wdsctl.loader.plan.load_check:open_load_check"]
 
+#: Of the same module: whether samples of the entries of a blend can be in one batch.
+BLEND_CHECK = "wdsctl.loader.plan.load_check:find_incompatible_entries"
+
 LOAD_CHECK: LoadCheckName = "wdsctl.loader.plan.load_check:open_load_check"

@@ -294,6 +294,30 @@ def test_check_of_some_samples_keeps_findings_of_full_check(tmp_path: Path) -> N
     assert full[0] in sampled
 
 
+@pytest.mark.parametrize(
+    ("types", "expected"),
+    [
+        (("CaptioningSample", "ImageClassificationSample"), {("WDS526", ""): 1}),
+        (("CaptioningSample", "CaptioningSample"), {}),
+        (("CrudeSample", "CaptioningSample"), {}),  # a cooker makes other samples of them
+    ],
+)
+def test_entries_of_a_blend_are_of_one_type(tmp_path: Path, types: tuple[str, str], expected: Any) -> None:
+    fields = {"CaptioningSample": {"caption": "txt"}, "ImageClassificationSample": {"label": "cls"}}
+    for name, sample_type in zip("ab", types, strict=True):
+        own = {"image": "jpg", **fields[sample_type]} if sample_type in fields else {}
+        make(tmp_path / name, lambda _: {"jpg": JPEG, "txt": b"a dog", "cls": b"1"}, sample_type, **own)
+    blend = tmp_path / "blend.yaml"
+    blend.write_text("splits: {train: {blend: [{path: a}, {path: b}]}}\n")
+
+    report = checked(str(blend))
+
+    assert found(report) == expected
+    assert all("CaptioningSample and ImageClassificationSample" in each.message for each in report.findings)
+    blend.write_text("splits: {train: {path: a}, val: {blend: [{path: a}, {path: b}]}}\n")
+    assert found(checked(str(blend))) == {("WDS211", ""): 2}  # the datasets have no such split
+
+
 def test_members_of_a_join_need_not_be_batched_by_themselves(tmp_path: Path) -> None:
     make(tmp_path / "a", odd_parts)
     make(tmp_path / "b", lambda _: {"cls": b"1"})

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -25,9 +25,10 @@ from wdsctl.core.errors import Finding
 from wdsctl.core.extras import require_packages
 from wdsctl.core.json_text import read_json
 from wdsctl.core.validate.headers import ReadShard
-from wdsctl.plugins import LoadCheckName
+from wdsctl.plugins import BLEND_CHECK, LoadCheckName
 
 BATCH_SIZE = 16  # of the batches that the level judges
+UNSHUFFLED_SPLITS = ("val", "test")  # usually read in the order of the dataset
 
 MAX_KINDS = 200  # of one shard; samples of further kinds are not compared with others
 #: Of errors of `open_load_check` that are not the dataset's: torch is not installed, or code that dataset.yaml names
@@ -99,10 +100,23 @@ def open_load_check(target: LoadTarget) -> LoadCheck:
     Raises UsageError if this process cannot load the dataset: WDS236 without torch, and the codes of code that
     dataset.yaml names. Raises the errors of the loader for a dataset that it refuses.
     """
-    with require_packages("the loader"):
-        module, _, function = target.opener.partition(":")
-        check: LoadCheck = getattr(import_module(module), function)(target)
+    check: LoadCheck = _find_function(target.opener)(target)
     return check
+
+
+def find_incompatible_entries(path: str, split: str) -> str:
+    """Why the loader, without hooks, cannot batch samples of the entries of a blend's split together; empty if it can.
+
+    Raises the errors of opening the datasets.
+    """
+    return str(_find_function(BLEND_CHECK)(path, split))
+
+
+def _find_function(name: str) -> Callable[..., Any]:
+    with require_packages("the loader"):
+        module, _, function = name.partition(":")
+        found: Callable[..., Any] = getattr(import_module(module), function)
+    return found
 
 
 @lru_cache(maxsize=1)

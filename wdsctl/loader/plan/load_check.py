@@ -27,17 +27,25 @@ from wdsctl.core.samples.field_map import parse_field_map
 from wdsctl.core.samples.fields import find_parts
 from wdsctl.core.samples.types import CRUDE
 from wdsctl.core.text import pluralize
-from wdsctl.core.validate.load import BATCH_SIZE, KindCount, LoadedSample, LoadTarget
+from wdsctl.core.validate.load import BATCH_SIZE, UNSHUFFLED_SPLITS, KindCount, LoadedSample, LoadTarget
 from wdsctl.loader.batching.collate import generic_batch
 from wdsctl.loader.batching.columns import is_structure, structure_fields
 from wdsctl.loader.decoding.decoder import SampleDecoder
 from wdsctl.loader.decoding.images import ImageDecodeOptions
-from wdsctl.loader.plan.components import SourceRange
-from wdsctl.loader.plan.incompatible_sources import UNLIKE_SAMPLES_HINT, UnlikeSamplesError, check_like_range
+from wdsctl.loader.plan.components import SourceRange, open_source_ranges
+from wdsctl.loader.plan.incompatible_sources import (
+    UNLIKE_SAMPLES_HINT,
+    IncompatibleSourcesError,
+    UnlikeSamplesError,
+    check_compatible,
+    check_like_range,
+)
+from wdsctl.loader.plan.open_sources import SourceOpener
 from wdsctl.loader.reading.decode_functions import DecodeFunctions
 from wdsctl.loader.reading.selection import SampleSelection
 from wdsctl.loader.reading.source import SplitSource
 from wdsctl.loader.reading.user_code import resolve_user_code
+from wdsctl.loader.recipe.dataset import get_train_dataset, read_blend_plan
 from wdsctl.loader.runtime.failure_rates import STRUCTURAL_FAILURE_RATE
 from wdsctl.loader.samples import BASE_FIELDS, CrudeSample, find_sample_factory, find_sample_type
 from wdsctl.loader.samples.lazy_part import LAZY_PART_BYTES
@@ -49,13 +57,32 @@ ReadShard = Callable[[int, int], bytes]
 _BLOCK_SAMPLES = 1024  # whose places are looked up at once
 _PART_OF_ERROR = re.compile(r"part '([^']*)'")
 _MAX_DIMENSIONS = 64  # of a tensor in torch; stored kinds may have been edited
-_UNSHUFFLED_SPLITS = ("val", "test")  # usually read in the order of the dataset
 
 
 def open_load_check(target: LoadTarget) -> DatasetLoadCheck:
     """Open the check of a dataset. Raises UsageError for code that dataset.yaml names and that may not run here, and
     the errors of `SplitSource` for a dataset that the loader refuses."""
     return DatasetLoadCheck(target)
+
+
+def find_incompatible_entries(path: str, split: str) -> str:
+    """See `wdsctl.core.validate.load`. Leaves out crude samples, of which cookers make others."""
+    dataset = get_train_dataset(path, batch_size=BATCH_SIZE, split_part=split)
+    opener = SourceOpener(dataset, None)
+    try:
+        for entry in read_blend_plan(dataset).components:
+            open_source_ranges(entry, opener.open)
+        check_compatible([source for source in opener.sources if not (source.is_member or _is_crude(source))])
+    except IncompatibleSourcesError as error:
+        return f"{error.message}; {error.hint}"
+    finally:
+        for source in opener.sources:
+            source.close()
+    return ""
+
+
+def _is_crude(source: SplitSource) -> bool:
+    return any(name == CRUDE for name, _ in source.sample_kinds or ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +211,7 @@ class DatasetLoadCheck:
             return None
         try:
             whole = SourceRange(source, 0, source.n, source.n)
-            check_like_range(whole, BATCH_SIZE, is_shuffled=split not in _UNSHUFFLED_SPLITS)
+            check_like_range(whole, BATCH_SIZE, is_shuffled=split not in UNSHUFFLED_SPLITS)
         except UnlikeSamplesError as error:
             message = f"{_in_split(split)}{error.message}; {error.hint}"
             return Finding(code=error.code, severity="error", message=message)
@@ -204,7 +231,7 @@ class DatasetLoadCheck:
             failing = 1 - (samples / total) ** BATCH_SIZE - (1 - samples / total) ** BATCH_SIZE
             shard, key = counts[0].first
             like = f"; the others are like {', key '.join(usual.first)}" if usual else ""
-            which = "some" if split in _UNSHUFFLED_SPLITS else _percent(failing)
+            which = "some" if split in UNSHUFFLED_SPLITS else _percent(failing)
             message = (
                 f"{_in_split(split)}{which} of the batches of {BATCH_SIZE} would fail: {reason}; "
                 f"{pluralize(samples, 'sample')} of {total:,}, such as {shard}, key {key}{like}; {UNLIKE_SAMPLES_HINT}"
