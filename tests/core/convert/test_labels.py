@@ -214,7 +214,11 @@ def test_renamed_geometry_is_still_geometry(tmp_path: Path) -> None:
         ("txt", b"Car 0.00 0 -1.57 20.0 30.1 50.0 60.0 1.5 1.6 3.9 1.0 1.5 20 -1.5\n"),  # KITTI
         ("txt", b"377,117,463,117,465,130,378,130,Genaxis Theatre\r\n"),  # ICDAR
         ("txt", b"10 20 30.5 20 30.5 40 10 40 plane 0\n\n"),  # DOTA
+        ("txt", b"1,2,3,4,5,6,7,8,###\n1,2,3,4,5,6,7,8,24\n"),  # ICDAR, with a number as text
+        ("csv", b"1,1,12,84,97,109,1,7,0.5\n2,1,14,85,97,109,1,7,1\n"),  # MOT, annotated
+        ("csv", b"1,-1,94.2,47.5,71.2,174.8,67.5,-1,-1,-1\n"),  # MOT, detected
         ("csv", b"frame,id,xmin,ymin,xmax,ymax\n1,2,10,20,30,40\n"),
+        ("yaml", b"objects:\n- bbox: [10, 20, 110, 120]\n  label: dog\n"),
         ("jsonl", b'{"a": 1}\n{"box_format": "xyxy", "bbox": [1, 2, 3, 4]}\n'),
         ("shape_geojson", b"{}"),
     ],
@@ -227,22 +231,52 @@ def test_rows_of_boxes_are_refused(tmp_path: Path, name: str, data: bytes) -> No
 
 
 @pytest.mark.parametrize(
-    "data", [b"sizes 36 37 38 39", b"call 1 2 3 4 5 6 7 8 now", b"1 2 3 4 5 6 7 8 9", b"x1, a box\n2"]
+    "data",
+    [
+        b"sizes 36 37 38 39",
+        b"call 1 2 3 4 5 6 7 8 now",
+        b"1 2 3 4 5 6 7 8 9",
+        b"x1, a box\n2",
+        b"0.1,0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9\n1,2,3,4,5,6,7,8,9\n",
+    ],
 )
 def test_texts_with_numbers_stay(tmp_path: Path, data: bytes) -> None:
-    source = a_source(tmp_path / "a", {"caption": "a"}, txt=data, jsonl=b'{"a": 1}\n')
+    source = a_source(tmp_path / "a", {"caption": "a"}, txt=data, jsonl=b'{"a": 1}\n', yaml=b"1: [a, 2]\nwidth: 320\n")
 
     convert_to(tmp_path / "b", source, image=parse_image("", 160))
 
     assert content(tmp_path / "b")["0.txt"] == data
 
 
-@pytest.mark.parametrize("name", ["depth_png", "seg_npy", "flow_npy", "xml"])
-def test_maps_and_layouts_of_pages_are_refused(tmp_path: Path, name: str) -> None:
-    array = io.BytesIO()
-    np.save(array, np.zeros((2, 240, 320) if name == "flow_npy" else (240, 320), np.uint8))
-    page = b"<alto><String HPOS='20' VPOS='10' WIDTH='100' HEIGHT='50'/></alto>"
-    data = {"depth_png": a_picture(form="PNG"), "xml": page}.get(name, array.getvalue())
+def an_array(shape: tuple[int, ...], name: str = "") -> bytes:
+    """A file npy, or npz with one array of this name."""
+    file = io.BytesIO()
+    arrays: dict[str, Any] = {name: np.zeros(shape, np.uint8)}
+    np.savez(file, **arrays) if name else np.save(file, arrays[""])
+    return file.getvalue()
+
+
+MAPS = {
+    "depth_png": a_picture(form="PNG"),
+    "second_png": a_mask(),
+    "matte_webp": a_picture(form="WEBP"),
+    "seg_npy": an_array((240, 320)),
+    "flow_npy": an_array((2, 240, 320)),
+    "npz": an_array((240, 320), "depth"),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        *MAPS.items(),
+        ("xml", b"<alto><String HPOS='20' VPOS='10' WIDTH='100' HEIGHT='50'/></alto>"),
+        ("points_npy", an_array((5, 2))),
+        ("npz", an_array((5, 4), "boxes")),
+        ("npz", an_array((17, 3), "keypoints")),
+    ],
+)
+def test_maps_arrays_and_layouts_of_pages_are_refused(tmp_path: Path, name: str, data: bytes) -> None:
     source = a_source(tmp_path / "a", {"caption": "a"}, "", **{name: data})
 
     with pytest.raises(LabelsCannotFollow) as refused:
@@ -251,13 +285,38 @@ def test_maps_and_layouts_of_pages_are_refused(tmp_path: Path, name: str) -> Non
     assert f"{name.replace('_', '.')} cannot follow" in str(refused.value)
 
 
+@pytest.mark.parametrize("name", [*MAPS, "seg_png"])
+def test_maps_in_a_primary_are_refused_if_their_pictures_change(tmp_path: Path, name: str) -> None:
+    source = a_source(tmp_path / "a", {"caption": "a"}, "", **{name: MAPS.get(name, a_mask())})
+    options: dict[str, Any] = {"layout": "polylithic", "media": ("jpg",)}
+
+    with pytest.raises(LabelsCannotFollow, match=name.replace("_", ".")):
+        convert_to(tmp_path / "b", source, image=parse_image("", 160), **options)
+    convert_to(tmp_path / "c", source, image=parse_image("", 400), **options)
+
+
+def test_masks_in_a_media_dataset_follow_their_pictures(tmp_path: Path) -> None:
+    source = a_source(tmp_path / "a", {"caption": "a"}, seg_png=a_mask())
+
+    convert_to(tmp_path / "b", source, image=parse_image("", 160), layout="polylithic", media=("jpg", "*.png"))
+
+    assert Image.open(io.BytesIO(content(tmp_path / "b" / "media")["0.seg.png"])).size == (160, 120)
+
+
 def test_pictures_and_arrays_of_other_sizes_stay(tmp_path: Path) -> None:
-    array = io.BytesIO()
-    np.save(array, np.zeros((4, 30, 40), np.float32))
-    source = a_source(
-        tmp_path / "a", {"caption": "a"}, latent_npy=array.getvalue(), thumb_png=a_picture(32, 24, form="PNG")
-    )
+    others = {
+        "latent_npy": an_array((4, 30, 40)),
+        "points_npy": an_array((50, 3)),  # of a laser scanner
+        "npz": an_array((1, 768), "embedding"),
+        "thumb_png": a_picture(32, 24, form="PNG"),
+        "edited_png": a_picture(form="PNG"),  # another picture
+        "edited_jpg": a_picture(),
+        "depth_webp": b"RIFF damaged",
+        "cut_npz": an_array((5, 4), "boxes")[:-30],
+    }
+    source = a_source(tmp_path / "a", {"caption": "a"}, "", **others)
 
     convert_to(tmp_path / "b", source, image=parse_image("", 160))
 
-    assert content(tmp_path / "b")["0.latent.npy"] == array.getvalue()
+    found = content(tmp_path / "b")
+    assert {name: found[f"0.{name.replace('_', '.')}"] for name in others} == others

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image, UnidentifiedImageError
 
 from wdsctl.core.convert.parts import ImageTranscodeOptions
-from wdsctl.core.convert.transcode import is_turned_or_resized, transcode_part
+from wdsctl.core.convert.transcode import changed_picture_sizes, transcode_part
 from wdsctl.core.media.byte_range import ByteRangeFile
 from wdsctl.core.media.decode_check import check_image_decodes
 from wdsctl.core.media.facts import ImageFacts
@@ -77,8 +77,8 @@ def test_orientation_next_to_large_text_is_kept() -> None:
 def test_png_with_large_text_counts_as_resized_if_convert_resizes_it() -> None:
     data = PNG[:33] + CHUNKS["zTXt"] + PNG[33:]
 
-    assert is_turned_or_resized(data, ImageTranscodeOptions(max_side=6))
-    assert not is_turned_or_resized(data, ImageTranscodeOptions(max_side=60))
+    assert changed_picture_sizes(data, ImageTranscodeOptions(max_side=6))
+    assert not changed_picture_sizes(data, ImageTranscodeOptions(max_side=60))
 
 
 def test_damaged_png_stays_damaged() -> None:

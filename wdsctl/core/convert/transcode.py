@@ -116,12 +116,15 @@ def picture_form(data: bytes) -> PictureForm:
         return PictureForm(*stored_size(image), exif_orientation(image))
 
 
-def is_turned_or_resized(data: bytes, options: ImageTranscodeOptions) -> bool:
-    """Whether `transcode_image` would change more than the encoding; False for images that it cannot read."""
+def changed_picture_sizes(data: bytes, options: ImageTranscodeOptions) -> set[tuple[int, int]]:
+    """(width, height) of an image as stored and as shown, if `transcode_image` would change more than the encoding;
+    empty for one that it would not, or cannot read."""
     with warnings.catch_warnings(), suppress(*IMAGE_ERRORS):
         warnings.simplefilter("ignore")
-        return _is_turned_or_resized(data, options)
-    return False
+        if _is_turned_or_resized(data, options):
+            form = picture_form(data)
+            return {form.size("stored"), form.size("shown")}
+    return set()
 
 
 @retry_without_side_chunks

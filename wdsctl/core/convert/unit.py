@@ -10,7 +10,7 @@ import os
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import groupby, islice, pairwise
 from operator import itemgetter
 from typing import NamedTuple, cast
@@ -381,25 +381,26 @@ def _transcode_parts(request: ConvertRequest, spec: SourceSpec, parts: list[AnyP
 def _check_labels_of_primary(
     source: _OpenSource, request: ConvertRequest, spec: SourceSpec, sample: PlannedSample, parts: list[AnyPart]
 ) -> None:
-    """Raises LabelsCannotFollow if a sample has labels of pictures that change in the media dataset."""
+    """Raises LabelsCannotFollow if a sample has labels or maps of pictures that change in the media dataset."""
     image = request.image
     if image is None or image.labels == "keep":
         return
 
-    def are_turned_or_resized() -> bool:
-        from wdsctl.core.convert.transcode import is_turned_or_resized
+    def is_picture(name: str) -> bool:
+        new_name = renamed_part_name(request.parts, name)
+        return new_name is not None and is_selected_part(new_name, image)
 
-        def is_picture(name: str) -> bool:
-            new_name = renamed_part_name(request.parts, name)
-            return new_name is not None and is_selected_part(new_name, image)
+    @cache
+    def changed_sizes() -> frozenset[tuple[int, int]]:
+        from wdsctl.core.convert.transcode import changed_picture_sizes
 
         if source.detailed is not None:
             pictures = source.detailed.read_selected(sample.sample_index, is_picture)
         else:
             pictures = tuple(part for part in source.source.read(sample.sample_index) if is_picture(part.name))
-        return any(is_turned_or_resized(part.data, image) for part in pictures)
+        return frozenset(size for part in pictures for size in changed_picture_sizes(part.data, image))
 
-    check_labels_apart(request, spec, parts, are_turned_or_resized)
+    check_labels_apart(request, spec, parts, changed_sizes)
 
 
 def _transcode(request: ConvertRequest, part: AnyPart) -> AnyPart:

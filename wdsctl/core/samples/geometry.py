@@ -49,7 +49,13 @@ _GEOMETRY_WORD = re.compile(
 _ABOUT_GEOMETRY = re.compile(r"(?:^|_)(?:ids?|scores?|labels?|class(?:es)?|categor(?:y|ies)|counts?|confidences?)$")
 #: Keys for x whose counterparts for y, in the same object, make them points or boxes, such as x1, cx, x_min and nose_x.
 _X_KEY = re.compile(r"c?x\d?|xs|x_?(?:min|max|center)|(?:min|max|center)_?x|[a-z_]+_x")
-_NO_POINT_KEY = re.compile(r"scale|dpi|ppi|resolution|ratio|tile|grid|index")
+#: Words in such keys that say of something else than the picture.
+_NO_POINT_KEY = re.compile(
+    r"scale|dpi|ppi|resolution|ratio|tile|grid|index|speed|veloc|vel_|acc_|accel|gyro|mag_|force|wind_|gps|geo_|utm"
+    r"|map_|world|robot|stick|delta|(?<!rect)(?<!tri)angle|rot_|rotat|theta|mean|std|var_|sigma|count|lens|fov"
+)
+#: Keys of the two numbers that say where a picture was cut from a larger one, as SDXL takes them.
+_CUT_KEY = re.compile(r"crops?(?:_coords?)?(?:_top_left|_offset)?")
 #: Geometry in texts: the marks that vision-language models write and read.
 _TEXT_GEOMETRY = re.compile(r"\bbbox_2d\b|\bpoint_2d\b|<box>|<\|box_start\|>|<bbox>|<points? [xy]|<loc\d{4}>")
 #: Boxes as models without such marks write them in a conversation: [20, 10, 120, 60] or (20,10),(120,60).
@@ -243,6 +249,8 @@ def _stay_as_shares(numbers: list[Any], context: _Context) -> bool:
 
 def _follow_list(value: list[Any], key: str, kind: GeometryKind | None, context: _Context) -> Any:
     if _has_numbers(value):
+        if _is_row(value, 2) and _CUT_KEY.fullmatch(key.lower()):
+            return value
         if kind is not None:
             _check_known(key, context)
             return _FOLLOW[kind](value, key, context)
