@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from typing import NamedTuple
 
 from wdsctl.core.blend import Leaf
-from wdsctl.core.catalog.read import read_current_split, read_last_shard, read_split_names
+from wdsctl.core.catalog.read import read_catalog_shards, read_current_split, read_last_shard, read_split_names
 from wdsctl.core.catalog.splits import SplitShard
 from wdsctl.core.dataset.config import DatasetConfig, parse_config, read_config_text
 from wdsctl.core.dataset.location import ENERGON_META_FOLDER, DatasetLocation, locate, shell_command_at
@@ -49,8 +49,8 @@ class OpenSplit:
     `full_selection`: the split; `selection`: what is read of it, less if a view is named. `view_hash`: of the view, or
     empty. `split_name`: its name in the catalog; empty for a split of a file. `polylithic`: the folder that was named,
     if the dataset is its primary. `last_shard`: that the generation has; None if it has all shards of `offsets`, which
-    are those of a later one if wdsctl no longer keeps the file of this one. `has_newer`: whether there is a later
-    generation.
+    are those of a later one if wdsctl no longer keeps the file of this one. `has_newer`: whether a later generation
+    has other shards.
     """
 
     location: DatasetLocation
@@ -323,7 +323,7 @@ class SourceOpener:
             split_name,
             polylithic,
             last_shard,
-            has_newer=used_generation < current,
+            has_newer=used_generation < current and _has_newer_shards(location, offsets, last_shard),
         )
 
     def _read_config(self, location: DatasetLocation, leaf: Leaf, default: str) -> DatasetConfig:
@@ -432,6 +432,12 @@ def _check_no_join(leaf: Leaf) -> None:
             where=leaf.where or leaf.path,
             hint="run `wdsctl convert FOLDER DEST` to make it one dataset, and join that",
         )
+
+
+def _has_newer_shards(location: DatasetLocation, offsets: Offsets, last_shard: int | None) -> bool:
+    """Whether the dataset has shards now besides those up to `last_shard` of `offsets`; not if shards were restored."""
+    known = {shard.id for shard in offsets.shards if last_shard is None or shard.id <= last_shard}
+    return any(shard.id not in known for shard in read_catalog_shards(location.catalog))
 
 
 def _gone_error(location: DatasetLocation, what: str) -> StateMismatch:
