@@ -472,7 +472,14 @@ def _break_lock(common: CommonOptions) -> AbstractContextManager[None]:
 
 def _use_ray(common: CommonOptions, address: str | None, values: Mapping[str, Any]) -> AbstractContextManager[None]:
     from wdsctl.core.executors.ray_cluster import using_ray
+    from wdsctl.core.jobs import has_chosen_executor
 
+    if has_chosen_executor():
+        raise OptionConflict(
+            "a job runs its command as tasks, and --executor ray would run all of it now",
+            options=("--executor",),
+            hint="omit `--executor ray`; or run the command without `wdsctl job`",
+        )
     if values.get("in_place"):
         raise OptionConflict(
             "--in-place works on this machine only: a dying node could leave a shard half written",

@@ -89,6 +89,11 @@ def using_executor(factory: ExecutorFactory) -> Iterator[None]:
         _CHOSEN_FACTORY.reset(token)
 
 
+def has_chosen_executor() -> bool:
+    """Whether the call is within `using_executor`."""
+    return _CHOSEN_FACTORY.get() is not None
+
+
 def make_executor(workers: int, preload: Sequence[str] = ()) -> Executor:
     """Make the executor that the caller of the command has chosen; by default, processes of this machine."""
     factory = _CHOSEN_FACTORY.get()

@@ -94,6 +94,22 @@ def test_job_reports_invalid_commands(wdsctl: Wdsctl, tmp_path: Path, words: tup
     assert message in result.stderr
 
 
+def test_job_refuses_command_on_ray(wdsctl: Wdsctl, root: str, tmp_path: Path) -> None:
+    result = wdsctl("job", "plan", tmp_path / "job", "--", "index", root, "--executor", "ray")
+
+    assert result.code == 2
+    assert "a job runs its command as tasks, and --executor ray would run all of it now" in result.stderr
+    assert not (Path(root) / ".wdsctl" / "catalog.sqlite").exists()
+
+
+def test_job_leaves_out_ray_if_it_is_configured(wdsctl: Wdsctl, root: str, tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text('[index]\nexecutor = "ray"\n')
+    words = ("--", "index", root, "--config", tmp_path / "c.toml")
+
+    assert wdsctl("job", "plan", tmp_path / "job", "--tasks", 2, *words).code == 0
+    assert "0 of" in wdsctl("job", "status", tmp_path / "job").stdout
+
+
 def test_job_merge_of_finished_job_exits_as_its_command(wdsctl: Wdsctl, root: str, tmp_path: Path) -> None:
     wdsctl("index", root)
     (Path(root) / "shard-001.tar").write_bytes(b"no tar")
