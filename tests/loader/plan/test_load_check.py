@@ -16,9 +16,12 @@ from PIL import Image
 
 from tests.build import an_image
 from tests.loader.datasets import Parts, a_dataset
+from tests.prepare_requests import prepare_request
+from tests.robots import make_v30
 from wdsctl import api
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import WdsctlError
+from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.validate.headers import ReadShard
 from wdsctl.core.validate.load import LastRange
 from wdsctl.core.validate.request import ValidateReport
@@ -292,6 +295,18 @@ def test_check_of_some_samples_keeps_findings_of_full_check(tmp_path: Path) -> N
     assert [each.code for each in full] == ["WDS145"]
     sampled = checked(root, "content,load", sample="6%", seed=1).findings
     assert full[0] in sampled
+
+
+def test_first_and_last_frame_of_a_file_of_a_robot_dataset_are_loaded(tmp_path: Path) -> None:
+    root = make_v30(tmp_path / "set")
+    prepare(root, None, prepare_request())
+    report = checked(root)
+    assert (report.levels, report.skipped, report.findings) == (("structure", "load"), (), ())
+
+    min((tmp_path / "set" / "videos").rglob("*.mp4")).write_bytes(b"x" * 300)
+    codes = Counter(each.code for each in checked(root, again=True).findings)
+
+    assert codes == {"WDS233": 1, "WDS171": 2}
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ from wdsctl.core.samples.types import is_custom_type
 from wdsctl.core.shards.jsonl_keys import JsonlKeyRule
 from wdsctl.core.shards.list import folder_indexes, list_shards
 from wdsctl.core.storage.open import check_range_requests, storage_for
-from wdsctl.core.urls import redact_secrets
+from wdsctl.core.urls import is_url, redact_secrets
 from wdsctl.core.validate.hashes import ExpectedHash, find_unhashed, index_hashes, read_checksum_files
 from wdsctl.core.validate.hub import hub_findings
 from wdsctl.core.validate.load import (
@@ -389,8 +389,8 @@ class _Validation:
             reason = "the offsets file cannot be used"
         elif not self.offsets.samples:
             reason = "the dataset has no samples"
-        elif config.sequences is not None:
-            reason = "the samples are frames of sequences; `content` decodes their videos"
+        elif config.sequences is not None and is_url(self.location.root):
+            reason = "the samples are frames of sequences at a URL; `content` decodes their videos"
         if reason or opener is None:
             self.skipped["load"] = reason
             return

@@ -81,8 +81,9 @@ class KindCount(NamedTuple):
 class LoadCheck(Protocol):
     """The loader's judgement of one dataset, opened in one process."""
 
-    def load(self, shard: str, positions: Sequence[int], read: ReadShard) -> Iterator[LoadedSample]:
-        """Load samples of a shard of the catalog, one by one. `read` reads its bytes. Cost: one decoding each."""
+    def load(self, shard: str, positions: Sequence[int], read: ReadShard) -> Iterator[LoadedSample | None]:
+        """Load samples of a shard of the catalog, one by one; of frames of videos, the first and the last, and None for
+        the others. `read` reads its bytes. Cost: one decoding each."""
 
     def split_findings(
         self, split: str, selection: Sequence[SplitShard] | None, kinds: Mapping[str, KindCount]

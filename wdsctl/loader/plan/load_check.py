@@ -51,6 +51,8 @@ from wdsctl.loader.samples import BASE_FIELDS, CrudeSample, find_sample_factory,
 from wdsctl.loader.samples.lazy_part import LAZY_PART_BYTES
 from wdsctl.loader.stores import open_store
 from wdsctl.loader.stores.completed import CompletedSource
+from wdsctl.loader.windows.source import FrameSource
+from wdsctl.loader.windows.windows import TOLERANCE_S
 
 ReadShard = Callable[[int, int], bytes]
 
@@ -126,6 +128,9 @@ class DatasetLoadCheck:
 
     def _open_source(self, split_shards: Sequence[SplitShard]) -> SplitSource:
         target, make = self._target, SplitSource
+        sequences = self._config.sequences
+        if sequences is not None:
+            make = partial(FrameSource, sequences=sequences, windows=None, tolerance_s=TOLERANCE_S)  # type: ignore[assignment]
         if target.folder is not None:
             media = open_store(target.folder.media, self._decoder)
             make = partial(CompletedSource, media=media, is_jsonl=target.folder.form == "jsonl")  # type: ignore[assignment]
@@ -140,13 +145,23 @@ class DatasetLoadCheck:
             decode_functions=self._functions,
         )
 
-    def load(self, shard: str, positions: Sequence[int], read: ReadShard) -> Iterator[LoadedSample]:
+    def load(self, shard: str, positions: Sequence[int], read: ReadShard) -> Iterator[LoadedSample | None]:
         self._storage.read_shard = read
+        sequences = self._config.sequences
+        if sequences is not None and sequences.features:
+            # Each frame would be decoded from the keyframe before it, and `content` decodes whole videos.
+            ends = {*positions[:1], *positions[-1:]}
+            yield from (self._load_one(shard, each) if each in ends else None for each in positions)
+            return
         for start in range(0, len(positions), _BLOCK_SAMPLES):
             rows = np.asarray(positions[start : start + _BLOCK_SAMPLES], np.int64) + self._first_row[shard]
             block = self._source.references.block_of_rows(rows, np.zeros_like(rows))
             for i in range(len(rows)):
                 yield self._load(block, i)
+
+    def _load_one(self, shard: str, position: int) -> LoadedSample:
+        rows = np.array([self._first_row[shard] + position], np.int64)
+        return self._load(self._source.references.block_of_rows(rows, np.zeros_like(rows)), 0)
 
     def _load(self, block: Any, i: int) -> LoadedSample:
         self._complaints.clear()
@@ -160,7 +175,8 @@ class DatasetLoadCheck:
             return self._failure(error)
         except Exception as error:  # noqa: BLE001 - what a training leaves out: a class of the user may raise anything
             return LoadedSample("", error=f"{type(error).__name__}: {error}")
-        is_read_here = self._target.folder is None and find_sample_factory(self._config.sample_type) is None
+        is_plain = self._target.folder is None and self._config.sequences is None
+        is_read_here = is_plain and find_sample_factory(self._config.sample_type) is None
         is_decoded = is_read_here and not self._complaints and 0 <= block.spans[i] <= LAZY_PART_BYTES
         decoded = self._source.whole_parts(block.layouts[i]) if is_decoded else frozenset()
         return LoadedSample(self._kind_of(sample), decoded)
