@@ -26,7 +26,6 @@ from wdsctl.core.inspect.samples import SamplesReport
 from wdsctl.core.inspect.stats import StatsReport
 from wdsctl.core.prepare.prepare import PrepareReport
 from wdsctl.core.split.split import SplitReport
-from wdsctl.core.split_rules.rule import SplitBy
 from wdsctl.core.validate.request import ReleaseReport, ValidateReport
 from wdsctl.core.views.definition import ViewDefinition
 from wdsctl.core.views.show import ViewShowReport
@@ -107,9 +106,32 @@ def test_arguments_accept_choices_of_their_options(name: str) -> None:
         annotation = parameters.get(renamed.get(option, option), "")
         if "Literal[" in annotation:
             assert _choices(eval(annotation, {"Literal": Literal})) - {""} == _choices(kind) - {""}, option  # noqa: S307 - our own source
-    if "by" in parameters:
-        assert parameters["by"] == "SplitBy"
-        assert get_type_hints(command)["by"] == SplitBy
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_values_that_are_no_choice_are_refused(tmp_path: Path, name: str) -> None:
+    function = getattr(wdsctl, name)
+    choices = [
+        each.name for each in inspect.signature(function).parameters.values() if "Literal[" in str(each.annotation)
+    ]
+
+    for argument in choices:
+        with pytest.raises(wdsctl.WdsctlError, match=f"{argument} is 'shrd'"):
+            function(tmp_path, **{argument: "shrd"})
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda root: wdsctl.convert(root, f"{root}/out", max_side=-1, workers=1),
+        lambda root: wdsctl.convert(root, f"{root}/out", audio="flac", rate=-1, workers=1),
+        lambda root: wdsctl.split(root, folds=-2),
+    ],
+)
+def test_negative_numbers_are_refused(tmp_path: Path, call: Callable[[str], Any]) -> None:
+    with pytest.raises(wdsctl.WdsctlError, match=r"(--max-side|--rate) -1: expected 1 or more|--folds -2"):
+        call(str(tmp_path))
 
 
 def _choices(kind: Any) -> set[str]:

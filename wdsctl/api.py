@@ -7,10 +7,13 @@ needs when it is called.
 
 from __future__ import annotations
 
+import ast
+import functools
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from wdsctl.core.errors import UsageError
 
@@ -26,7 +29,6 @@ if TYPE_CHECKING:
     from wdsctl.core.prepare.prepare import PrepareReport
     from wdsctl.core.progress import Progress
     from wdsctl.core.split.split import SplitReport
-    from wdsctl.core.split_rules.rule import SplitBy
     from wdsctl.core.validate.request import ReleaseReport, ValidateReport
 
     PathText: TypeAlias = str | os.PathLike[str]
@@ -34,7 +36,28 @@ if TYPE_CHECKING:
 
 __all__ = ["convert", "export", "index", "inspect", "prepare", "split", "validate"]
 
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_CHOICES = re.compile(r"Literal\[(.+)\]( \| None)?")
 
+
+def _checks_choices(function: _Function) -> _Function:
+    """Let a function refuse values that its `Literal` annotations do not list: Python does not check them."""
+    choices: dict[str, tuple[str | None, ...]] = {}
+    for name, annotation in function.__annotations__.items():
+        if found := _CHOICES.fullmatch(annotation):
+            choices[name] = (*ast.literal_eval(f"({found[1]},)"), *([None] if found[2] else []))
+
+    @functools.wraps(function)
+    def checked(*arguments: Any, **options: Any) -> Any:
+        for name in choices.keys() & options.keys():
+            if options[name] not in choices[name]:
+                raise UsageError(f"{name} is {options[name]!r}", hint=f"pass {' or '.join(map(repr, choices[name]))}")
+        return function(*arguments, **options)
+
+    return checked  # type: ignore[return-value]
+
+
+@_checks_choices
 def prepare(
     source: PathText,
     dest: PathText | None = None,
@@ -48,7 +71,7 @@ def prepare(
     parts: Names = "",
     on_missing: Literal["error", "skip", "keep"] = "error",
     split: str | Mapping[str, float] | None = None,
-    by: SplitBy = "auto",
+    by: Literal["auto", "shard", "sample", "key"] = "auto",
     seed: int = 0,
     sample_type: str = "",
     field_map: str | Mapping[str, str] = "",
@@ -155,6 +178,7 @@ def prepare(
     return run_prepare(spec.root, _path_or_none("dest", dest), request, progress=progress)
 
 
+@_checks_choices
 def index(
     root: PathText,
     *,
@@ -228,11 +252,12 @@ def index(
     return folder_report or index_dataset(spec, request, catalog=catalog_path, wait=wait, progress=progress)
 
 
+@_checks_choices
 def split(
     root: PathText,
     ratios: str | Mapping[str, float] | None = None,
     *,
-    by: SplitBy = "auto",
+    by: Literal["auto", "shard", "sample", "key"] = "auto",
     seed: int = 0,
     group_by: str = "",
     stratify: str = "",
@@ -430,6 +455,7 @@ def validate(
     catalog: PathText | None = None,
     progress: Progress | None = None,
 ) -> ValidateReport: ...
+@_checks_choices
 def validate(
     root: PathText,
     *,
@@ -515,6 +541,7 @@ def validate(
     )
 
 
+@_checks_choices
 def convert(
     source: PathText | Sequence[PathText],
     dest: PathText,

@@ -84,6 +84,8 @@ def parse_image(
     labels: Labels = "scale",
 ) -> ImageTranscodeOptions | None:
     """Parse `jpeg:90`, `webp` or `png`; None if neither a format nor `max_side` is given. Raises UsageError."""
+    if max_side < 0:
+        raise UsageError(f"--max-side {max_side}: expected 1 or more", hint="omit it for no limit")
     if not text:
         if (parts or orientation != "apply" or labels != "scale") and not max_side:
             name = "--image-parts" if parts else "--orientation" if orientation != "apply" else "--labels"
@@ -107,6 +109,8 @@ def parse_image(
 
 def parse_audio(text: str, rate: int = 0, parts: tuple[str, ...] = ()) -> AudioTranscodeOptions | None:
     """Parse `flac`, `wav` or `opus:64k`; None for empty text. Raises UsageError."""
+    if rate < 0:
+        raise UsageError(f"--rate {rate}: expected 1 or more", hint="omit it to keep the rate")
     if not text:
         if rate or parts:
             raise OptionConflict(

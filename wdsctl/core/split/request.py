@@ -173,8 +173,8 @@ def _check_method(methods: Sequence[str], by: SplitBy, group_by: str, stratify: 
             options=("--by",) if by not in ("auto", "key") else ("--stratify",),
             hint="omit --by, and pass --stratify only with --group-by",
         )
-    if folds == 1:
-        raise UsageError("--folds 1 leaves no samples for training", hint="pass --folds 2 or more")
+    if folds < 0 or folds == 1:
+        raise UsageError(f"--folds {folds} leaves no samples for training", hint="pass --folds 2 or more")
     if not has_shares:
         matches = {"--pattern", "--keys", "--from", "--by-value"} & {*methods}
         refuse_without_effect(("--rest", rest, "--pattern, --keys, --from or --by-value", matches))
