@@ -57,11 +57,11 @@ def test_prepare_refuses_what_source_shows_to_be_wrong_before_it_writes(
         ({"split": "a=1,b=1,c=1,d=1"}, "d would be empty: 3 samples cannot fill 4 splits"),
     ],
 )
-@pytest.mark.parametrize("dry_run", [False, True])
-def test_prepare_refuses_splits_that_raw_samples_cannot_fill(
-    tmp_path: Path, options: dict[str, Any], message: str, dry_run: bool
+@pytest.mark.parametrize(("kind", "dry_run"), [("raw", False), ("raw", True), ("csv", True), ("jsonl", True)])
+def test_prepare_refuses_splits_that_samples_cannot_fill(
+    tmp_path: Path, options: dict[str, Any], message: str, kind: str, dry_run: bool
 ) -> None:
-    source = a_source("raw", tmp_path / "source")
+    source = a_source(kind, tmp_path / "source")
 
     with pytest.raises(UsageError, match=message):
         wdsctl.prepare(source, tmp_path / "out", workers=1, dry_run=dry_run, **options)

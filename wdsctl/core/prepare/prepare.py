@@ -80,6 +80,7 @@ from wdsctl.core.prepare.source import (
     recognise_form,
 )
 from wdsctl.core.prepare.splits import (
+    check_fills_requested_splits,
     check_fills_splits_in_place,
     shared_file_findings,
     split_by_of_written,
@@ -240,6 +241,9 @@ def _prepare_from_format(
     check_fields_of_format(source, form, request)
     conversion = convert([source], dest, conversion_request(form, request), progress=progress)
     if conversion.dry_run:
+        if len(conversion.datasets) <= 1 and not (is_url(dest) or os.path.exists(dest)):
+            by, shards = split_by_of_written(request), conversion.files
+            check_fills_requested_splits(request, by, shards=shards, samples=conversion.samples)
         return _dry_run_report(source, dest, form, None, None, conversion)
     index = replace(request.index, key=None, exclude=(), missing="error")
     written = PrepareRequest()
