@@ -105,10 +105,10 @@ def validate_blend(
 
 
 def _incompatible_entry_findings(path: str) -> Iterator[Finding]:
-    """A warning for each training split of a blend with samples of types that cannot be batched together."""
+    """A note for each training split of a blend with samples of types that only hooks make alike, as many do."""
     for split in list_split_names(path) or ["train"]:
         if split not in UNSHUFFLED_SPLITS and (reason := find_incompatible_entries(path, split)):
-            yield Finding(code="WDS526", severity="warning", message=f"split {split!r}: {reason}")
+            yield Finding(code="WDS526", severity="note", message=f"split {split!r}, without hooks: {reason}")
 
 
 def validate_polylithic(
