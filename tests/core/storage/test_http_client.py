@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import http.server
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -14,9 +15,9 @@ import pytest
 from multidict import CIMultiDict
 from yarl import URL
 
-from wdsctl.core.errors import StorageError, WdsctlError
+from wdsctl.core.errors import InputError, StorageError, WdsctlError
 from wdsctl.core.storage import http_client
-from wdsctl.core.storage.http_client import check_redirect
+from wdsctl.core.storage.http_client import CheckedResolver, check_pages, check_redirect, open_session
 from wdsctl.core.storage.objects import ObjectStore
 from wdsctl.core.storage.open import storage_for
 
@@ -123,11 +124,18 @@ def _no_retries() -> Any:
     return RetryPolicy(first_pause_seconds=0, max_retry_seconds=-1)
 
 
+def _resolver() -> CheckedResolver:
+    async def make() -> CheckedResolver:
+        return CheckedResolver()
+
+    return asyncio.run(make())
+
+
 def _redirect(source: str, target: str) -> CIMultiDict[str]:
     headers = CIMultiDict({"Range": "bytes=0-1", "X-Key": "secret", "Cookie": "a=b"})
     response = SimpleNamespace(headers={"Location": target})
     asyncio.run(
-        check_redirect(None, None, SimpleNamespace(url=URL(source), headers=headers, response=response))  # type: ignore[arg-type]
+        check_redirect(_resolver(), SimpleNamespace(url=URL(source), headers=headers, response=response))  # type: ignore[arg-type]
     )
     return headers
 
@@ -155,3 +163,73 @@ def test_redirect_to_another_server_loses_headers_of_user() -> None:
     assert set(_redirect("https://8.8.8.8/a", "https://9.9.9.9/a")) == {"Range"}
     assert set(_redirect("http://127.0.0.1:1/a", "http://127.0.0.1:2/a")) == {"Range"}
     assert set(_redirect("https://8.8.8.8/a", "/b")) == {"Range", "X-Key", "Cookie"}
+
+
+class _Rebinding(CheckedResolver):
+    """A resolver of names whose addresses change with each request."""
+
+    def __init__(self, *addresses: str) -> None:
+        super().__init__()
+        self._loop: Any = SimpleNamespace(getaddrinfo=self._next_address)
+        self._addresses = list(addresses)
+
+    async def _next_address(self, _host: str, port: int, **_: Any) -> Any:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (self._addresses.pop(0), port))]
+
+
+def _redirect_params(source: str, target: str) -> Any:
+    response = SimpleNamespace(headers={"Location": target})
+    return SimpleNamespace(url=URL(source), headers=CIMultiDict[str](), response=response)
+
+
+def test_redirect_is_judged_by_the_address_that_was_connected_to() -> None:
+    """The name of the server is public for the connection, and private for whoever asks for it again."""
+
+    async def follow() -> None:
+        resolver = _Rebinding("8.8.8.8")
+        await resolver.resolve("localhost", 80)
+        await check_redirect(resolver, _redirect_params("http://localhost/a", "http://127.0.0.1/"))
+
+    with pytest.raises(StorageError, match="redirects to"):
+        asyncio.run(follow())
+
+
+def test_connection_after_a_redirect_checks_the_address_again() -> None:
+    async def follow() -> None:
+        resolver = _Rebinding("8.8.8.8", "127.0.0.1", "127.0.0.1", "9.9.9.9")
+        await resolver.resolve("public.invalid", 80)
+        await resolver.resolve("other.invalid", 80)
+        await check_redirect(resolver, _redirect_params("http://public.invalid/a", "http://target.invalid/"))
+        with pytest.raises(InputError, match=r"redirects to target\.invalid"):
+            await resolver.resolve("target.invalid", 80)
+        await resolver.resolve("target.invalid", 80)
+        assert resolver.are_public == {"public.invalid": True, "other.invalid": False, "target.invalid": True}
+
+    asyncio.run(follow())
+
+
+def test_session_resolves_names_for_each_connection() -> None:
+    async def look() -> tuple[Any, bool]:
+        async with await open_session() as session:
+            connector: Any = session.connector
+            return connector._resolver, connector.use_dns_cache
+
+    resolver, is_cached = asyncio.run(look())
+    assert (type(resolver), is_cached) == (CheckedResolver, False)
+
+
+class _Session:
+    """Stands for aiohttp's."""
+
+
+def test_pages_without_end_are_refused() -> None:
+    async def turn(urls: list[str]) -> None:
+        session = _Session()
+        for url in urls:
+            await check_pages(session, None, SimpleNamespace(url=URL(url)))  # type: ignore[arg-type]
+
+    page = "https://store.example/b?list-type=2&continuation-token={}"
+    asyncio.run(turn([page.format(i) for i in range(100)]))
+    asyncio.run(turn(["https://store.example/b?list-type=2"] * 100))
+    with pytest.raises(StorageError, match="the list of files has no end"):
+        asyncio.run(turn([page.format(1)] * 100))

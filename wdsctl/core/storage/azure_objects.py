@@ -6,10 +6,13 @@ after a week.
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import os
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 from wdsctl.core.storage.filesystem import begin_call, run_call
@@ -20,9 +23,45 @@ from wdsctl.core.storage.object_drivers import (
     UploadPart,
     timestamp,
 )
-from wdsctl.core.storage.remote_errors import etag_number
+from wdsctl.core.storage.remote_errors import etag_number, ignored_range_error
 
+MAX_WHOLE_BYTES = 64 << 20  # of a blob that is read without a range
 _METADATA = {"is_directory": "false"}  # by which adlfs tells blobs from folders
+
+
+async def read_azure_range(filesystem: Any, path: str, start: int, stop: int) -> bytes:
+    """Read a range of a blob. Raises StorageError if the store sends more, which adlfs would read."""
+    from azure.core.exceptions import ResourceNotFoundError
+
+    container, key, version = filesystem.split_path(path)
+    async with filesystem.service_client.get_blob_client(container, key) as blob:
+        try:
+            stream = await blob.download_blob(
+                offset=start,
+                length=stop - start,
+                version_id=version,
+                max_concurrency=1,
+                raw_response_hook=partial(_check_length, path, stop - start),
+            )
+            data: bytes = await asyncio.wait_for(stream.readall(), _seconds_for(stop - start))
+        except ResourceNotFoundError as error:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from error
+        return data
+
+
+def _check_length(path: str, limit: int, response: Any) -> None:
+    """Raise StorageError, before the answer is read, unless it states a length of at most `limit` bytes."""
+    if response.http_response.status_code not in (200, 206):
+        return
+    stated = response.http_response.headers.get("Content-Length", "")
+    if not stated.isdecimal() or int(stated) > limit:
+        raise ignored_range_error(f"az://{path}", int(stated) if stated.isdecimal() else limit + 1, limit)
+
+
+def _seconds_for(size: int) -> float:
+    from wdsctl.core.storage.http_client import GRACE_SECONDS, MIN_BYTES_PER_SECOND
+
+    return GRACE_SECONDS + size / MIN_BYTES_PER_SECOND
 
 
 class AzureObjects:
@@ -35,7 +74,7 @@ class AzureObjects:
     def get(self, path: str) -> tuple[bytes, str]:
         async def read() -> tuple[bytes, str]:
             async with self._client(path) as blob:
-                stream = await blob.download_blob()
+                stream = await blob.download_blob(raw_response_hook=partial(_check_length, path, MAX_WHOLE_BYTES))
                 return await stream.readall(), stream.properties.etag
 
         return run_call(self.filesystem, read())

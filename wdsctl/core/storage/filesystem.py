@@ -38,12 +38,16 @@ def open_filesystem(root: str) -> tuple[Any, str]:
 def _driver_options(scheme: str) -> dict[str, Any]:
     if scheme in ("http", "https"):
         return _http_options()
+    if scheme in ("gs", "gcs"):
+        return _google_options()
     if scheme in ("s3", "s3a"):
         from fsspec.config import conf
 
         # botocore keeps 10 connections, and further requests wait for one of them.
         configured = conf.get(scheme, {}).get("config_kwargs", {})
-        return {"config_kwargs": {"max_pool_connections": MAX_CONNECTIONS, **_s3_checksums(), **configured}}
+        return {
+            "config_kwargs": {"max_pool_connections": MAX_CONNECTIONS, **_s3_checksums(), **_s3_session(), **configured}
+        }
     return {}
 
 
@@ -62,22 +66,41 @@ def _s3_checksums() -> dict[str, str]:
     return {option: "when_required"} if option in Config.OPTION_DEFAULTS else {}
 
 
+def _s3_session() -> dict[str, Any]:
+    """Bound the answers of S3, and check its redirects."""
+    try:
+        from wdsctl.core.storage.s3_session import session_options
+    except ImportError:  # the driver is missing, which fsspec reports
+        return {}
+    return session_options()
+
+
+def _google_options() -> dict[str, Any]:
+    """Bound the answers of Google Cloud Storage, and check its redirects."""
+    try:
+        from wdsctl.core.storage.http_client import BoundedResponse, shared_checks
+    except ImportError:  # the driver is missing, which fsspec reports
+        return {}
+    from fsspec.config import conf
+
+    configured = {**conf.get("gcs", {}).get("session_kwargs", {}), **conf.get("gs", {}).get("session_kwargs", {})}
+    bounds = {"auto_decompress": False, "response_class": BoundedResponse, "trace_configs": [shared_checks()]}
+    headers = {"Accept-Encoding": "identity", **configured.get("headers", {})}
+    return {"session_kwargs": {**bounds, **configured, "headers": headers}}
+
+
 def _http_options() -> dict[str, Any]:
     from aiohttp import ClientTimeout
     from fsspec.config import conf
 
-    from wdsctl.core.storage.http_client import BoundedResponse, redirect_checks
+    from wdsctl.core.storage.http_client import open_session
 
     configured = {**conf.get("http", {}).get("client_kwargs", {}), **conf.get("https", {}).get("client_kwargs", {})}
     timeout = ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_SECONDS, sock_read=READ_TIMEOUT_SECONDS)
-    bounds = {
-        "timeout": timeout,
-        "auto_decompress": False,
-        "response_class": BoundedResponse,
-        "trace_configs": [redirect_checks()],
-    }
     headers = {"Accept-Encoding": "identity", **configured.get("headers", {})}
-    return {"client_kwargs": {**bounds, **configured, "headers": headers}}
+    client = {"timeout": timeout, "auto_decompress": False, **configured, "headers": headers}
+    own_session = any("get_client" in conf.get(scheme, {}) for scheme in ("http", "https"))
+    return {"client_kwargs": client, **({} if own_session else {"get_client": open_session})}
 
 
 def list_files_below(filesystem: Any, base: str) -> dict[str, dict[str, Any]]:

@@ -9,13 +9,25 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
+from collections.abc import Awaitable, Callable
+from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from typing import Any
+from weakref import WeakKeyDictionary
 
-from aiohttp import ClientResponse, ServerTimeoutError, TraceConfig, TraceRequestRedirectParams
+from aiohttp import (
+    ClientResponse,
+    ClientSession,
+    ServerTimeoutError,
+    TCPConnector,
+    ThreadedResolver,
+    TraceConfig,
+    TraceRequestRedirectParams,
+    TraceRequestStartParams,
+)
 from yarl import URL
 
-from wdsctl.core.errors import StorageError
+from wdsctl.core.errors import InputError, StorageError
 from wdsctl.core.storage.remote_errors import ignored_range_error
 from wdsctl.core.urls import redact_secrets
 
@@ -44,16 +56,8 @@ class BoundedResponse(ClientResponse):
         return await super().read()
 
     async def _read_bounded(self) -> bytes:
-        limit, begun = self._limit(), asyncio.get_running_loop().time()
-        received = bytearray()
-        while chunk := await self.content.readany():
-            received += chunk
-            if len(received) > (MAX_WHOLE_BYTES if limit is None else limit):
-                raise self._too_long_error(limit, len(received))
-            seconds = asyncio.get_running_loop().time() - begun
-            if seconds > GRACE_SECONDS + len(received) / MIN_BYTES_PER_SECOND:
-                raise ServerTimeoutError(f"only {len(received):,} bytes arrived in {seconds:.0f} s")
-        return bytes(received)
+        stated = max(0, self.content_length or 0)
+        return await read_bounded(self.content.readany, self._limit(), str(self.url), stated)
 
     def _limit(self) -> int | None:
         """Bytes of the requested range; None if the request has none."""
@@ -63,24 +67,85 @@ class BoundedResponse(ClientResponse):
         first, last = requested.groups()
         return int(last) - int(first) + 1 if first else int(last)
 
-    def _too_long_error(self, limit: int | None, received: int) -> StorageError:
-        if limit is not None:
-            return ignored_range_error(str(self.url), max(received, self.content_length or 0), limit)
-        return StorageError(
-            f"the answer of the server has more than {MAX_WHOLE_BYTES:,} bytes",
-            where=redact_secrets(str(self.url)),
-            hint="check the URL; wdsctl reads only lists of files and small documents without a range",
-        )
+
+async def read_bounded(read: Callable[[], Awaitable[bytes]], limit: int | None, url: str, stated: int = 0) -> bytes:
+    """Read an answer piece by piece. `limit`: the bytes that were requested; None for `MAX_WHOLE_BYTES`.
+
+    Raises StorageError for a longer answer, ServerTimeoutError for one that arrives too slowly. `stated`: the size that
+    the server states, for the message.
+    """
+    begun = asyncio.get_running_loop().time()
+    received = bytearray()
+    while chunk := await read():
+        received += chunk
+        if len(received) > (MAX_WHOLE_BYTES if limit is None else limit):
+            raise _too_long_error(limit, max(len(received), stated), url)
+        seconds = asyncio.get_running_loop().time() - begun
+        if seconds > GRACE_SECONDS + len(received) / MIN_BYTES_PER_SECOND:
+            raise ServerTimeoutError(f"only {len(received):,} bytes arrived in {seconds:.0f} s")
+    return bytes(received)
 
 
-def redirect_checks() -> TraceConfig:
-    """Checks of every redirect before it is followed."""
+def _too_long_error(limit: int | None, received: int, url: str) -> StorageError:
+    if limit is not None:
+        return ignored_range_error(url, received, limit)
+    return StorageError(
+        f"the answer of the server has more than {MAX_WHOLE_BYTES:,} bytes",
+        where=redact_secrets(url),
+        hint="check the URL; wdsctl reads only lists of files and small documents without a range",
+    )
+
+
+async def open_session(**options: Any) -> ClientSession:
+    """A session whose answers are bounded, and whose redirects are checked. `options`: of aiohttp's session."""
+    resolver = CheckedResolver()
+    # Names are resolved for each connection: another cache could have addresses of before a check.
+    connector = {} if "connector" in options else {"connector": TCPConnector(resolver=resolver, use_dns_cache=False)}
+    traces = [*options.pop("trace_configs", ()), redirect_checks(resolver)]
+    return ClientSession(**{"response_class": BoundedResponse, **connector, **options, "trace_configs": traces})
+
+
+class CheckedResolver(ThreadedResolver):
+    """Resolves names, and remembers whether the addresses that it gave to connections are public.
+
+    A name may have another address at each request. So redirects are judged by the addresses that were connected to,
+    and names in `public_only` get no connection to another kind of address.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.are_public: dict[str, bool] = {}
+        self.public_only: set[str] = set()
+
+    async def resolve(self, host: str, *args: Any, **options: Any) -> Any:
+        found = await super().resolve(host, *args, **options)
+        self.are_public[host] = is_public = all(_is_public_address(each["host"]) for each in found)
+        if host in self.public_only and not is_public:
+            # No StorageError: aiohttp would take it for a network error, and it would be repeated.
+            raise InputError(_redirect_message(host), where=host, hint=_REDIRECT_HINT, code="WDS404")
+        return found
+
+
+@lru_cache(maxsize=1)
+def shared_checks() -> TraceConfig:
+    """The checks of redirects and pages for sessions that a driver opens itself."""
+    checks = redirect_checks(CheckedResolver())
+    checks.on_request_start.append(check_pages)
+    return checks
+
+
+def redirect_checks(resolver: CheckedResolver) -> TraceConfig:
+    """Checks of every redirect before it is followed. `resolver`: of the connections, or an unused one."""
+
+    async def check(_session: Any, _context: Any, redirect: TraceRequestRedirectParams) -> None:
+        await check_redirect(resolver, redirect)
+
     trace = TraceConfig()
-    trace.on_request_redirect.append(check_redirect)
+    trace.on_request_redirect.append(check)
     return trace
 
 
-async def check_redirect(_session: Any, _context: Any, redirect: TraceRequestRedirectParams) -> None:
+async def check_redirect(resolver: CheckedResolver, redirect: TraceRequestRedirectParams) -> None:
     """Remove the user's headers if a redirect leads to another server.
 
     Raises StorageError if a public server redirects to an address of this machine or of a private network.
@@ -94,11 +159,40 @@ async def check_redirect(_session: Any, _context: Any, redirect: TraceRequestRed
         return
     for name in [name for name in redirect.headers if name.lower() not in _HARMLESS_HEADERS]:
         redirect.headers.popall(name, None)
-    if await _is_public(redirect.url.host or "") and not await _is_public(target.host or ""):
+    source, host = redirect.url.host or "", target.host or ""
+    connected = resolver.are_public.get(source)
+    if not (await _is_public(source) if connected is None else connected):
+        return
+    resolver.public_only.add(host)
+    if not await _is_public(host):
+        raise StorageError(_redirect_message(host), where=redact_secrets(str(redirect.url)), hint=_REDIRECT_HINT)
+
+
+_REDIRECT_HINT = "if you trust that server, pass its URL instead"
+
+
+def _redirect_message(host: str) -> str:
+    return f"the server redirects to {host}, an address of this machine or of a private network"
+
+
+_PAGE_PARAMETERS = ("pageToken", "continuation-token", "marker", "key-marker")
+_MAX_PAGE_REQUESTS = 20  # of one page in a row: drivers repeat failed requests six times
+
+_pages: WeakKeyDictionary[Any, tuple[str, int]] = WeakKeyDictionary()  # session -> (URL of the last page, requests)
+
+
+async def check_pages(session: Any, _context: Any, request: TraceRequestStartParams) -> None:
+    """Raise StorageError if the pages of a list do not end: each answer names the same next page."""
+    if not any(request.url.query.get(name) for name in _PAGE_PARAMETERS):
+        return
+    last, times = _pages.get(session, ("", 0))
+    times = times + 1 if last == str(request.url) else 1
+    _pages[session] = str(request.url), times
+    if times > _MAX_PAGE_REQUESTS:
         raise StorageError(
-            f"the server redirects to {target.host}, an address of this machine or of a private network",
-            where=redact_secrets(str(redirect.url)),
-            hint="if you trust that server, pass its URL instead",
+            "the list of files has no end: the store names the same next page again and again",
+            where=redact_secrets(str(request.url.with_query(None))),
+            hint="check the store, or copy the dataset to another one",
         )
 
 
@@ -108,5 +202,9 @@ async def _is_public(host: str) -> bool:
         found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         return True
-    addresses = {ip_address(str(each[4][0]).partition("%")[0]) for each in found}
-    return all(((each.ipv4_mapped or each) if isinstance(each, IPv6Address) else each).is_global for each in addresses)
+    return all(_is_public_address(str(each[4][0])) for each in found)
+
+
+def _is_public_address(text: str) -> bool:
+    address = ip_address(text.partition("%")[0])
+    return ((address.ipv4_mapped or address) if isinstance(address, IPv6Address) else address).is_global

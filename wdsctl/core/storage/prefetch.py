@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from wdsctl.core.errors import StorageError, WdsctlError
+from wdsctl.core.storage.azure_objects import read_azure_range
 from wdsctl.core.storage.cache_layers import CachedFiles
 from wdsctl.core.storage.filesystem import MAX_CONCURRENT_REQUESTS, OpenRoot, begin_call, open_root, own_loop
 from wdsctl.core.storage.hedging import HedgePolicy, hedged, policy_for
@@ -326,8 +327,10 @@ def should_retry(item: T, response: Any, is_short: Callable[[T, Any], bool], tri
 async def _read_range(filesystem: Any, path: str, request: RangeRequest, mark: int) -> bytes:
     """Read a range through an asynchronous driver. `mark`: of the version to read; 0 for any."""
     data: bytes
-    if mark and type(filesystem).__name__ == "S3FileSystem":
+    if type(filesystem).__name__ == "S3FileSystem":
         data = await read_s3_range(filesystem, path, request.start, request.stop, mark)
+    elif type(filesystem).__name__ == "AzureBlobFileSystem":
+        data = await read_azure_range(filesystem, path, request.start, request.stop)
     elif type(filesystem).__name__ == "HTTPFileSystem":
         check = partial(_refuse_whole_file, request)
         data = await filesystem._cat_file(path, start=request.start, end=request.stop, raise_for_status=check)  # noqa: SLF001 - so fsspec names its coroutines

@@ -11,8 +11,10 @@ import hashlib
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
+from wdsctl.core.errors import StorageError
 from wdsctl.core.storage.filesystem import begin_call, run_call
 from wdsctl.core.storage.object_drivers import (
     ObjectFacts,
@@ -22,11 +24,14 @@ from wdsctl.core.storage.object_drivers import (
 )
 from wdsctl.core.storage.remote_errors import etag_number, replaced_error, s3_error_code
 
+_PIECE_BYTES = 1 << 20
+
 
 async def read_s3_range(filesystem: Any, path: str, start: int, stop: int, mark: int) -> bytes:
-    """Read a range of the version of an object whose ETag has this number (`etag_number`).
+    """Read a range of the version of an object whose ETag has this number (`etag_number`), or of any with 0.
 
-    Raises `replaced_error` if the store has another version: s3fs drops the ETag of what it reads.
+    Raises `replaced_error` if the store has another version, as s3fs drops the ETag of what it reads, and StorageError
+    if it sends more than the range, which s3fs would read.
     """
     bucket, key, version = filesystem.split_path(path)
     options = {"VersionId": version} if version else {}
@@ -34,10 +39,15 @@ async def read_s3_range(filesystem: Any, path: str, start: int, stop: int, mark:
         "get_object", Bucket=bucket, Key=key, Range=f"bytes={start}-{stop - 1}", **options
     )
     async with response["Body"] as body:
-        if etag_number({"etag": response["ETag"]}) != mark:
+        if mark and etag_number({"etag": response["ETag"]}) != mark:
             raise replaced_error(f"s3://{path}")
-        data: bytes = await body.read()
-        return data
+        return await _read_body(body, stop - start, path)
+
+
+async def _read_body(body: Any, limit: int | None, path: str) -> bytes:
+    from wdsctl.core.storage.http_client import read_bounded
+
+    return await read_bounded(partial(body.read, _PIECE_BYTES), limit, f"s3://{path}")
 
 
 class S3Objects:
@@ -51,7 +61,7 @@ class S3Objects:
         async def read() -> tuple[bytes, str]:
             response = await self._request("get_object", path)
             async with response["Body"] as body:
-                return await body.read(), response["ETag"]
+                return await _read_body(body, None, path), response["ETag"]
 
         return run_call(self.filesystem, read())
 
@@ -101,7 +111,14 @@ class S3Objects:
             if not page.get("IsTruncated"):
                 # Some servers ignore the prefix.
                 return [each for each in found if each.path.startswith(f"{bucket}/{prefix}")]
+            before = markers
             markers = {"KeyMarker": page["NextKeyMarker"], "UploadIdMarker": page["NextUploadIdMarker"]}
+            if markers == before:
+                raise StorageError(
+                    "the list of unfinished uploads has no end: the store names the same next page again",
+                    where=f"s3://{folder}",
+                    hint="check the store",
+                )
 
     def abort_upload(self, upload: UnfinishedUpload) -> None:
         try:

@@ -1,0 +1,151 @@
+"""Stores that send more than was requested, lists without end, and redirects to addresses of this machine."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.stores.servers import AZURE_ACCOUNT, AZURE_KEY, Store, in_use, s3_settings
+from wdsctl.core.errors import WdsctlError
+from wdsctl.core.storage import http_client
+from wdsctl.core.storage.objects import ObjectStore
+from wdsctl.core.storage.remote import FsspecStorage
+from wdsctl.core.storage.remote_errors import RetryPolicy
+
+MEBIBYTE = bytes(1 << 20)
+Respond = Callable[["_Handler"], None]
+
+
+class _Server(http.server.ThreadingHTTPServer):
+    respond: Respond
+    sent_mebibytes = 0
+    requests: list[str]
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    server: _Server
+
+    def do_GET(self) -> None:
+        self.server.requests.append(self.path)
+        self.server.respond(self)
+
+    do_HEAD = do_GET  # noqa: N815 - its name in the standard library
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+    def start(self, status: int = 200, **headers: str) -> None:
+        self.send_response(status)
+        for name, value in {"ETag": '"1"', **headers}.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.end_headers()
+
+    def send_json(self, value: Any) -> None:
+        text = json.dumps(value).encode()
+        self.start(Content_Type="application/json", Content_Length=str(len(text)))
+        self.wfile.write(text)
+
+
+def _settings(kind: str, endpoint: str) -> dict[str, str]:
+    if kind == "s3":
+        return s3_settings(endpoint)
+    if kind == "gs":
+        return {"STORAGE_EMULATOR_HOST": endpoint, "FSSPEC_GS_TOKEN": "anon", "FSSPEC_GCS_TOKEN": "anon"}
+    account = f"DefaultEndpointsProtocol=http;AccountName={AZURE_ACCOUNT};AccountKey={AZURE_KEY}"
+    return {"AZURE_STORAGE_CONNECTION_STRING": f"{account};BlobEndpoint={endpoint}/{AZURE_ACCOUNT};"}
+
+
+@pytest.fixture(params=["s3", "gs", "az"])
+def store(request: pytest.FixtureRequest) -> Iterator[tuple[_Server, str]]:
+    """A server, and the URL of a bucket in it."""
+    kind = request.param
+    with _Server(("127.0.0.1", 0), _Handler) as server:
+        server.requests = []
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        endpoint, url = f"http://127.0.0.1:{server.server_port}", f"{kind}://bucket"
+        with in_use(Store(kind, endpoint, url, _settings(kind, endpoint))):
+            yield server, url
+        server.shutdown()
+        thread.join()
+
+
+def _send_without_end(handler: _Handler) -> None:
+    if handler.path.endswith("/storageLayout") or ("alt=media" not in handler.path and "/storage/v1/" in handler.path):
+        handler.send_json({"name": "bucket/x", "generation": "1", "size": "10"})
+        return
+    handler.start(206 if "Range" in handler.headers or "x-ms-range" in handler.headers else 200)
+    try:
+        while handler.server.sent_mebibytes < 500:
+            handler.wfile.write(MEBIBYTE)
+            handler.server.sent_mebibytes += 1
+    except OSError:
+        return
+
+
+_ONCE = RetryPolicy(first_pause_seconds=0, max_retry_seconds=-1)
+
+
+def test_range_ends_at_its_size(store: tuple[_Server, str]) -> None:
+    server, url = store
+    server.respond = _send_without_end
+    storage = FsspecStorage(url, retry_policy=_ONCE)
+    with pytest.raises(WdsctlError, match="instead of 10"):
+        storage.read(f"{url}/x", 0, 10)
+    storage.close()
+    assert 0 < server.sent_mebibytes < 100
+
+
+def test_whole_object_ends_at_limit(store: tuple[_Server, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_client, "MAX_WHOLE_BYTES", 4 << 20)
+    server, url = store
+    server.respond = _send_without_end
+    with pytest.raises(WdsctlError):
+        ObjectStore(url, retry_policy=_ONCE).get(f"{url}/x")
+    assert server.sent_mebibytes < 100
+
+
+def _same_page(handler: _Handler) -> None:
+    if "/storage/v1/" in handler.path:
+        handler.send_json({"items": [{"name": "x", "size": "1", "generation": "1"}], "nextPageToken": "same"})
+        return
+    text = (
+        b"<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>same</NextContinuationToken>"
+        b"<Contents><Key>x</Key><Size>1</Size></Contents></ListBucketResult>"
+    )
+    handler.start(Content_Type="application/xml", Content_Length=str(len(text)))
+    handler.wfile.write(text)
+
+
+@pytest.mark.parametrize("store", ["s3", "gs"], indirect=True)
+def test_list_whose_pages_do_not_end_is_refused(store: tuple[_Server, str]) -> None:
+    server, url = store
+    server.respond = _same_page
+    with pytest.raises(WdsctlError):
+        FsspecStorage(url, retry_policy=_ONCE).files()
+    assert len(server.requests) < 100
+
+
+@pytest.mark.parametrize("store", ["s3", "gs"], indirect=True)
+def test_store_cannot_redirect_to_private_address(store: tuple[_Server, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The address of the server counts as public here."""
+    server, url = store
+
+    async def is_public(host: str) -> bool:
+        return host == "127.0.0.1"
+
+    def respond(handler: _Handler) -> None:
+        handler.start(307, Location=f"http://localhost:{server.server_port}/secret", Content_Length="0")
+
+    monkeypatch.setattr(http_client, "_is_public", is_public)
+    server.respond = respond
+    storage = FsspecStorage(url, retry_policy=_ONCE)
+    with pytest.raises(WdsctlError, match="redirects to localhost"):
+        storage.read(f"{url}/x", 0, 10)
+    storage.close()
+    assert "/secret" not in server.requests
