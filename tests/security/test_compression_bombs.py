@@ -43,3 +43,28 @@ def test_size_limit_applies_to_all_parts_of_sample_together(tmp_path: Path, monk
         with pytest.raises(WdsctlError, match="a sample has more than") as caught:
             source.read(known.sample_index)
     assert caught.value.code == "WDS233"
+
+
+def _sparse_member(map_: bytes, size: int) -> bytes:
+    """A file of GNU tar's sparse format 1.0, in which a map precedes the data."""
+    facts = {"major": "1", "minor": "0", "name": "0.bin", "realsize": str(size)}
+    member = tarfile.TarInfo("GNUSparseFile.0/0.bin")
+    member.pax_headers = {f"GNU.sparse.{name}": value for name, value in facts.items()}
+    member.size = len(map_) + -len(map_) % 512
+    return member.tobuf(tarfile.PAX_FORMAT) + map_.ljust(member.size, b"\0")
+
+
+def test_map_of_a_sparse_file_is_bounded(tmp_path: Path) -> None:
+    entries = b"1\n0\n3\n".ljust(512, b"\0") + b"abc"
+    for name, data in (
+        ("ok", _sparse_member(entries, 5)),
+        ("long", _sparse_member(b"9999999\n" + b"1\n" * (1 << 20), 5)),
+    ):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.tar.gz").write_bytes(gzip.compress(data + bytes(1024)))
+    with IMPORTER.open(str(tmp_path / "ok"), {}) as source:
+        (known,) = source.list_samples()
+        assert source.read(known.sample_index)[0].data == b"abc\0\0"
+    with IMPORTER.open(str(tmp_path / "long"), {}) as source:
+        assert list(source.entries()) == []
+        assert [each.code for each in source.problems] == ["WDS102"]

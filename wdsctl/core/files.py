@@ -23,6 +23,7 @@ from zlib import crc32
 
 from wdsctl.core.directories import OpenFolder, link_error, open_folder
 from wdsctl.core.errors import InputError, WdsctlError, translate_os_errors
+from wdsctl.core.file_limits import MAX_TABLE_BYTES, read_whole
 from wdsctl.core.json_text import read_json
 
 _MAX_REMOVE_DEPTH = 100  # nested folders; wdsctl's own are three deep, and descriptors are limited
@@ -387,4 +388,4 @@ def save_checked(path: str, facts: Mapping[str, Any], pieces: Iterable[BytesLike
 def load_checked(path: str) -> tuple[dict[str, Any], memoryview] | None:
     """Return what `save_checked` wrote; None if the file is damaged."""
     with translate_os_errors(path, "read"), open(open_without_links(path), "rb") as file:
-        return decode_checked(file.read())
+        return decode_checked(read_whole(file, path, MAX_TABLE_BYTES))

@@ -18,6 +18,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from typing import Any
 
 from wdsctl.core.errors import StorageError, UsageError
+from wdsctl.core.file_limits import read_whole
 from wdsctl.core.safe_open import open_named
 
 _implicit_entries = {""}  # entries of `sys.path` for the current folder that Python added by itself
@@ -83,7 +84,7 @@ def missing_name_reason(module: str, name: str) -> str:
         return ""
     try:
         with open_named(origin) as file:
-            tree = ast.parse(file.read())
+            tree = ast.parse(read_whole(file, origin))
     except (OSError, SyntaxError, ValueError, StorageError) as error:
         return f"cannot read the module {origin}: {error}"
     defined: set[str] = set()

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wdsctl.core.errors import translate_os_errors
+from wdsctl.core.file_limits import MAX_TABLE_BYTES, check_whole_size, scale_limit
 from wdsctl.core.files import (
     CRC_BYTES,
     LENGTH_BYTES,
@@ -214,6 +215,7 @@ class ResultFile:
         if self._results is None or name not in self._results:
             with translate_os_errors(self.path, "read"), self._open() as file:
                 file_size = os.fstat(file.fileno()).st_size
+                check_whole_size(file_size, self.path, MAX_TABLE_BYTES)
                 self._results = {name: file.read(min(size, file_size)) for name, size in _read_table(file)}
         found = self._results.pop(name, None)
         self._results = self._results or None
@@ -226,7 +228,7 @@ class ResultFile:
 def _read_table(file: BinaryIO) -> list[tuple[str, int]]:
     """Return (name, bytes) of each result in the file; nothing if the table is damaged."""
     checksum, length = file.read(CRC_BYTES), int.from_bytes(file.read(LENGTH_BYTES), "little")
-    table = file.read(min(length, os.fstat(file.fileno()).st_size))
+    table = file.read(length) if length <= scale_limit(MAX_TABLE_BYTES) else b""
     if not table or crc32(table).to_bytes(CRC_BYTES, "little") != checksum:
         return []
     try:

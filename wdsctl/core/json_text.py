@@ -8,16 +8,30 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
+from wdsctl.core.file_limits import scale_limit
+
+MAX_JSON_MEMORY_BYTES = 512 << 20  # of the values of one text, without its strings
+_UNCOUNTED_BYTES = 8 << 20  # the values of shorter texts are not counted
+
 
 def read_json(text: str | bytes | bytearray) -> Any:
-    """Call `json.loads`, and raise ValueError for any invalid text.
+    """Call `json.loads`, and raise ValueError for any invalid text, and for one whose values take too much memory.
 
     Python raises RecursionError for values that are nested too deeply, which callers do not expect.
     """
+    if len(text) > _UNCOUNTED_BYTES and (taken := _estimate_memory(text)) > scale_limit(MAX_JSON_MEMORY_BYTES):
+        raise ValueError(f"its values would take {taken >> 20:,} MiB of memory")
     try:
         return json.loads(text)
     except RecursionError as error:
         raise ValueError("the values are nested too deeply") from error
+
+
+def _estimate_memory(text: str | bytes | bytearray) -> int:
+    """The most bytes that the lists, objects and numbers of a JSON text can take, without its strings."""
+    if isinstance(text, str):
+        return 240 * text.count("{") + 64 * text.count("[") + 40 * text.count(",")
+    return 240 * text.count(b"{") + 64 * text.count(b"[") + 40 * text.count(b",")
 
 
 def values_at_path(value: Any, path: str) -> Iterator[Any]:

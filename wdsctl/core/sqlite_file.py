@@ -11,6 +11,7 @@ import os
 import sqlite3
 import stat
 from contextlib import suppress
+from functools import partial
 from urllib.parse import quote
 
 from wdsctl.core.directories import OpenFolder, link_error, open_folder
@@ -19,6 +20,7 @@ from wdsctl.core.files import create_in, not_regular_error, open_in, write_piece
 
 _SIDE_FILE_SUFFIXES = ("-journal", "-wal", "-shm")
 _DESCRIPTORS_FOLDER = "/proc/self/fd"
+_COPY_BYTES = 1 << 20
 
 
 def open_in_place(
@@ -113,8 +115,7 @@ def _replace_with_copy(folder: OpenFolder, name: str) -> None:
     if any(folder.lstat(f"{name}{suffix}") is not None for suffix in _SIDE_FILE_SUFFIXES):
         raise _hard_link_error(path)  # the journal belongs to the original file
     with open(open_in(folder, name), "rb") as source:
-        data = source.read()
-    write_pieces(path, [data])
+        write_pieces(path, iter(partial(source.read, _COPY_BYTES), b""))
 
 
 def _replaced_error(path: str) -> StorageError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import zlib
 from dataclasses import replace
 from typing import Any, cast
@@ -41,18 +42,40 @@ def test_last_range_reads_bytes_within_it_once() -> None:
 
 def test_kinds_are_stored_and_read_again() -> None:
     collector = KindCollector(5)
-    for position, kind in ((0, "a"), (1, "b"), (4, "a")):
+    a = json.dumps([["image", ["tensor", 3, "uint8"]], ["more", ["fields", [["x", "str"]]]]])
+    b = json.dumps([["text", "NoneType"]])
+    for position, kind in ((0, a), (1, b), (4, a)):
         collector.add(position, kind)
     kinds = collector.to_kinds()
-    assert kinds == ShardKinds(("a", "b"), bytes([0, 1, NOT_LOADED, NOT_LOADED, 0]))
-    assert unpack(kinds.pack()) == kinds
-    assert unpack(ShardKinds().pack()) == ShardKinds()
+    assert kinds == ShardKinds((a, b), bytes([0, 1, NOT_LOADED, NOT_LOADED, 0]))
+    assert unpack(kinds.pack(), 5) == kinds
+    assert unpack(ShardKinds().pack(), 5) == ShardKinds()
 
 
-@pytest.mark.parametrize("packed", [b"x", zlib.compress(b"{"), zlib.compress(b"7\0")])
+def _nested(depth: int) -> Any:
+    return ["fields", [["a", _nested(depth - 1)]]] if depth else "str"
+
+
+def _stored(*kinds: Any, numbers: bytes = b"\0") -> bytes:
+    return zlib.compress(json.dumps([json.dumps(kind) for kind in kinds]).encode() + b"\0" + numbers)
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [
+        *(b"x", zlib.compress(b"{"), zlib.compress(b"7\0")),
+        _stored([["a", "str"]], numbers=bytes(2)),
+        _stored([["a", "str"]], numbers=b""),
+        _stored([["a", "str"]])[:-4],
+        _stored(*[[["a", "str"]]] * (MAX_KINDS + 1)),
+        _stored([["a" * (5 << 20), "str"]]),
+        *(_stored([["a", kind]]) for kind in (7, "a\0b", ["tensor", 65, "uint8"], ["tensor", 1, "load("], ["x"], [])),
+        _stored([["a", _nested(40)]]),
+    ],
+)
 def test_malformed_kinds_are_refused(packed: bytes) -> None:
     with pytest.raises(ValueError, match="malformed"):
-        unpack(packed)
+        unpack(packed, 1)
 
 
 def test_kinds_of_a_shard_are_bounded() -> None:

@@ -156,11 +156,12 @@ def _check_checksums(
 
 def _read_lines(file: str) -> list[bytes]:
     from wdsctl.core.errors import translate_os_errors
+    from wdsctl.core.file_limits import iter_lines
 
     if file == "-":
-        return sys.stdin.buffer.readlines()
+        return list(iter_lines(sys.stdin.buffer, "stdin"))
     with translate_os_errors(file, "read"), open(file, "rb") as source:
-        return source.readlines()
+        return list(iter_lines(source, file))
 
 
 def _write_line(line: bytes) -> None:

@@ -86,7 +86,7 @@ def install_text(path: str, text: str, *, overwrite: bool, dry_run: bool) -> Sta
     state: State = "created"
     if os.path.lexists(path):
         with translate_os_errors(path, "read"), open_named(path) as file:
-            if file.read() == text.encode():
+            if file.read(len(text.encode()) + 1) == text.encode():
                 return "unchanged"
         if not overwrite:
             raise UsageError(

@@ -14,6 +14,7 @@ from wdsctl.core.blend.yaml_tree import (
     resolve_blend_path,
 )
 from wdsctl.core.errors import InputError, StorageError
+from wdsctl.core.file_limits import check_whole_size
 from wdsctl.core.storage.open import storage_for
 from wdsctl.core.urls import redact_secrets
 
@@ -48,7 +49,9 @@ class BlendFileCache:
 def _read(path: str, location: NodeLocation) -> str:
     storage = storage_for(folder_of(path))
     try:
-        data = storage.read(path, 0, storage.size(path))
+        size = storage.size(path)
+        check_whole_size(size, path)
+        data = storage.read(path, 0, size)
     except StorageError as error:
         if storage.exists(path):
             raise

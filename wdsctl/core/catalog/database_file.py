@@ -181,7 +181,7 @@ def _check_journal(path: str) -> None:
     with suppress(FileNotFoundError), open_own(f"{path}-journal") as file:
         if file.seek(0, os.SEEK_END) >= len(_SUPER_JOURNAL_MAGIC):
             file.seek(-len(_SUPER_JOURNAL_MAGIC), os.SEEK_END)
-            if file.read() == _SUPER_JOURNAL_MAGIC:
+            if file.read(len(_SUPER_JOURNAL_MAGIC)) == _SUPER_JOURNAL_MAGIC:
                 raise sqlite3.DatabaseError(f"{os.path.basename(path)}-journal beside it names another file")
 
 

@@ -27,10 +27,12 @@ from wdsctl.core.catalog.ledger_file import (
     read_ledger,
     translate_ledger_errors,
 )
-from wdsctl.core.errors import Finding
+from wdsctl.core.errors import CatalogError, Finding
+from wdsctl.core.file_limits import MAX_HELD_RATIO
 from wdsctl.core.files import make_folder, set_aside
 from wdsctl.core.json_text import read_json
 from wdsctl.core.sqlite_file import check_side_files
+from wdsctl.core.text import printable_path
 
 #: `planned`: not written yet. `done`: as recorded. `outdated`: must be rewritten.
 ShardState = Literal["planned", "done", "outdated"]
@@ -212,17 +214,31 @@ def _parse_json(text: str | None, default: Any) -> Any:
     return value if isinstance(value, type(default)) else default
 
 
+MIN_KEYS_BYTES = 1 << 20  # come out of any packed keys
+
+
 def pack_keys(keys: Iterable[str]) -> bytes:
     """Compress keys, separated by zero bytes, which no file name contains."""
     return zlib.compress("\0".join(keys).encode(), 1)
 
 
-def unpack_keys(packed: bytes) -> list[str]:
-    return zlib.decompress(packed).decode().split("\0")
-
-
 def unpack_record_keys(record: ShardRecord) -> list[str]:
-    return unpack_keys(record.keys)
+    """The keys of a planned shard. Raises CatalogError WDS302 if they are damaged: the ledger may come from a store."""
+    limit = max(MIN_KEYS_BYTES, MAX_HELD_RATIO * len(record.keys))
+    unpacker = zlib.decompressobj()
+    try:
+        keys = unpacker.decompress(record.keys, limit).decode()
+        are_whole = unpacker.eof and keys.count("\0") + 1 == max(1, record.samples)
+    except (zlib.error, ValueError):
+        are_whole = False
+    if not are_whole:
+        raise CatalogError(
+            "the plan in the ledger is damaged: the keys of a shard cannot be read",
+            where=printable_path(record.name),
+            hint="move `.wdsctl/ledger.sqlite` elsewhere, and run the same command again",
+            code="WDS302",
+        )
+    return keys.split("\0")
 
 
 class StoredView(NamedTuple):

@@ -5,7 +5,6 @@ Nothing in a file is run (`torch_file`), and sizes are compared with limits befo
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +14,8 @@ from typing import Any
 from wdsctl.core.checkpoint.state import STATE_FIELDS, LoaderState
 from wdsctl.core.checkpoint.torch_file import is_torch_file, read_torch_file
 from wdsctl.core.errors import InputError, translate_os_errors
+from wdsctl.core.file_limits import scale_limit
+from wdsctl.core.json_text import read_json
 from wdsctl.core.safe_open import open_named
 from wdsctl.core.text import natural_sort_key
 from wdsctl.core.urls import is_url, normalize_root, redact_secrets
@@ -144,14 +145,15 @@ def _read(path: str) -> tuple[Any, bool]:
         if is_torch_file(file):
             return read_torch_file(file, path), True
         file.seek(0)
-        is_large = os.fstat(file.fileno()).st_size > MAX_JSON_BYTES
-        data = file.read(1) if is_large else file.read()
+        size = os.fstat(file.fileno()).st_size
+        is_large = size > scale_limit(MAX_JSON_BYTES)
+        data = file.read(1 if is_large else size)
     is_json = data[:1] in {b"{", b"["}
     if is_json and is_large:
         raise _unreadable_error(path, f"JSON of more than {MAX_JSON_BYTES:,} bytes, the limit for a state")
     try:
-        return json.loads(data), False
-    except (ValueError, RecursionError) as error:
+        return read_json(data), False
+    except ValueError as error:
         kind = "a bare pickle" if data[:1] == b"\x80" else "neither JSON nor a torch.save file"
         raise _unreadable_error(path, f"damaged JSON: {error}" if is_json else kind) from error
 

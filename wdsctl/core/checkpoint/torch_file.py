@@ -16,6 +16,7 @@ from collections import OrderedDict
 from typing import Any, BinaryIO
 
 from wdsctl.core.errors import InputError
+from wdsctl.core.file_limits import check_zip_directory
 
 MAX_PICKLE_BYTES = 64 << 20  # of the pickle: a loader's state takes kilobytes, the names in a model megabytes
 
@@ -132,6 +133,7 @@ def read_torch_file(file: BinaryIO, path: str) -> Any:
     containers and tensors. Reads only the pickle: time and memory do not grow with the tensors.
     """
     try:
+        check_zip_directory(file, path)
         with zipfile.ZipFile(file) as archive:
             data = archive.read(_find_pickle(archive, path))
         return unpickle_safely(data)

@@ -29,6 +29,7 @@ from types import ModuleType
 from typing import Any, Literal
 
 from wdsctl.core.errors import UsageError
+from wdsctl.core.file_limits import read_whole
 from wdsctl.core.json_text import read_json
 from wdsctl.core.safe_open import open_named
 from wdsctl.core.samples.fields import did_you_mean
@@ -240,7 +241,7 @@ def digest_source(spec: ColumnSpec) -> str:
     digest, paths = blake2b(digest_size=8), _files(spec)
     for path in paths:
         with open_named(path) as file:
-            digest.update(file.read() + b"\0")
+            digest.update(read_whole(file, path) + b"\0")
     return digest.hexdigest() if paths else ""
 
 

@@ -18,6 +18,7 @@ from wdsctl.core.dataset.location import CONVERSION_FOLDER, FINISHED_FILE, META_
 from wdsctl.core.dataset.lock import lock_dataset
 from wdsctl.core.directories import open_folder
 from wdsctl.core.errors import UsageError, translate_os_errors
+from wdsctl.core.file_limits import read_whole
 from wdsctl.core.files import rename_in, write_text
 from wdsctl.core.progress import Progress
 from wdsctl.core.safe_open import open_below
@@ -121,7 +122,7 @@ def replace_destination(dest: str, report: ConvertReport, progress: Progress) ->
     write_finished(work, finished)
     for authored, kept in _authored_files(dest, draft):
         with translate_os_errors(authored, "read"), open_below(authored, dest) as file:
-            text = file.read().decode()
+            text = read_whole(file, authored).decode()
         write_text(kept, text)
         progress.note(f"moved the former {os.path.relpath(authored, dest)} to {moved(kept)}")
     with lock_dataset(locate(dest, writing=True), note=progress.note):

@@ -32,6 +32,7 @@ from wdsctl.core.errors import (
     join_indented,
     translate_os_errors,
 )
+from wdsctl.core.file_limits import MAX_INDEX_BYTES, MAX_TABLE_BYTES, read_whole
 from wdsctl.core.files import MALFORMED_ERRORS, open_own, write_pieces, write_text
 from wdsctl.core.json_text import read_json
 from wdsctl.core.text import escape_unprintable, pluralize
@@ -216,7 +217,7 @@ def load_finished(work: str) -> dict[str, Any] | None:
         return None
     try:
         with translate_os_errors(path, "read"), open_own(path) as file:
-            content: dict[str, Any] = read_json(file.read())
+            content: dict[str, Any] = read_json(read_whole(file, path, MAX_INDEX_BYTES))
         _check_finished(content)
     except MALFORMED_ERRORS as error:
         raise CatalogError(
@@ -278,8 +279,9 @@ def record_export(work: str, dest: str) -> None:
 def _count_lost_files(work: str, dest: str) -> int:
     """The number of files in the record of `record_export` that are gone or have another size. Lists DEST."""
     try:
-        with open_own(os.path.join(work, EXPORTED_FILES_FILE)) as file:
-            data = file.read()
+        path = os.path.join(work, EXPORTED_FILES_FILE)
+        with open_own(path) as file:
+            data = read_whole(file, path, MAX_TABLE_BYTES)
     except FileNotFoundError:
         return 0  # units are files, whose names and sizes are in the report
     recorded = np.frombuffer(data[: len(data) // 8 * 8], "<u8")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from wdsctl.core.dataset.location import shell_command_for_file
 from wdsctl.core.dataset.sequences import SequenceConfig, format_sequences, parse_sequences
 from wdsctl.core.errors import InputError, PermissionDenied, StorageError
+from wdsctl.core.file_limits import read_whole
 from wdsctl.core.files import open_own
 from wdsctl.core.samples.crude_fields import is_list_of_parts
 from wdsctl.core.samples.field_map import check_field, check_sample_type, parse_field_map, validate_field_map
@@ -119,7 +120,7 @@ def read_config_text(path: str) -> str:
     """Read the text of dataset.yaml. Raises like `load_config`."""
     try:
         with open_own(path) as file:
-            return file.read().decode("utf-8-sig")
+            return read_whole(file, path).decode("utf-8-sig")
     except FileNotFoundError as error:
         raise InputError(f"no {path}", hint=f"{shell_command_for_file(path, 'prepare')} writes it") from error
     except PermissionError as error:

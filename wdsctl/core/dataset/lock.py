@@ -290,7 +290,7 @@ def _link_or_copy_to(folder: OpenFolder, draft: str, name: str) -> None:
             raise
         # A reader may see an incomplete file: it counts as a lock until it is old.
         with open(open_in(folder, draft), "rb") as source, open(create_in(folder, name), "wb") as file:
-            file.write(source.read())
+            file.write(source.read(MAX_LOCK_BYTES))
 
 
 def _remove_if_dead(folder: OpenFolder, name: str, draft: str, now: float) -> None:

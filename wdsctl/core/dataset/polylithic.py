@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.dataset.view_root import parse_root
 from wdsctl.core.errors import InputError, UsageError
+from wdsctl.core.file_limits import read_whole
 from wdsctl.core.json_text import read_json
 from wdsctl.core.safe_open import check_beneath, open_below
 
@@ -40,8 +41,9 @@ def is_polylithic(path: str) -> bool:
 def read_marker(path: str) -> dict[str, Any]:
     """What `convert` recorded of a polylithic dataset. Raises InputError."""
     try:
-        with open_below(os.path.join(path, MARKER_FILE), path) as file:
-            content = read_json(file.read())
+        marker = os.path.join(path, MARKER_FILE)
+        with open_below(marker, path) as file:
+            content = read_json(read_whole(file, marker))
     except (OSError, ValueError) as error:
         raise _bad_marker_error(path, str(error)) from error
     if not isinstance(content, dict):

@@ -24,6 +24,7 @@ from typing import BinaryIO, NamedTuple
 from wdsctl.core.dataset.shard_names import expand_braces, has_braces
 from wdsctl.core.dataset.timed_regex import compile_path_regex
 from wdsctl.core.errors import InputError, UsageError, translate_os_errors
+from wdsctl.core.file_limits import MAX_INDEX_BYTES, read_whole
 from wdsctl.core.json_text import read_json
 from wdsctl.core.safe_open import open_named
 from wdsctl.core.text import path_for_message, pluralize, printable_path
@@ -152,7 +153,7 @@ def parse_root_spec(text: str) -> RootSpec:
                 hint="pass an existing text file with one path per line as @FILE",
             )
         with translate_os_errors(text[1:], "read"), open_named(text[1:]) as file:
-            return _spec_of_names(_split_list(file.read(), text), text)
+            return _spec_of_names(_split_list(read_whole(file, text[1:], MAX_INDEX_BYTES), text), text)
     if has_braces(text):
         names = expand_braces(normalize_root(text))
         return _spec_of_globs(names) if any(map(_is_glob, names)) else _spec_of_braces(normalize_root(text), names)

@@ -15,6 +15,7 @@ from wdsctl.core.dataset.location import ENERGON_INFO_FILES, ENERGON_META_FOLDER
 from wdsctl.core.dataset.shard_names import is_jsonl_name
 from wdsctl.core.energon.split_yaml import SplitYaml, parse_split_yaml
 from wdsctl.core.errors import DatasetError
+from wdsctl.core.file_limits import check_whole_size
 from wdsctl.core.safe_open import check_beneath
 from wdsctl.core.split_rules.rule import SplitRule
 from wdsctl.core.storage.open import storage_for
@@ -100,7 +101,9 @@ class EnergonMeta:
         return next((path for path in paths if self._storage.exists(path)), None)
 
     def _text(self, path: str) -> str:
-        data = self._storage.read(path, 0, self._storage.size(path))
+        size = self._storage.size(path)
+        check_whole_size(size, path)
+        data = self._storage.read(path, 0, size)
         try:
             return data.decode("utf-8-sig")
         except UnicodeDecodeError as error:

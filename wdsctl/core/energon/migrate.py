@@ -28,6 +28,7 @@ from wdsctl.core.energon.names import (
     REPLACEMENTS,
 )
 from wdsctl.core.errors import InputError, translate_os_errors
+from wdsctl.core.file_limits import read_whole
 from wdsctl.core.files import replace_atomically
 from wdsctl.core.safe_open import open_below
 
@@ -118,7 +119,7 @@ def migrate(path: str, *, write: bool = False) -> MigrationReport:
     changed, diffs = [], []
     for each in files:
         with translate_os_errors(each, "read"), open_below(each, path) as file:
-            data = file.read()
+            data = read_whole(file, each)
         if b"megatron" not in data:
             continue
         found, rewritten, encoding = migrate_text(each, data)

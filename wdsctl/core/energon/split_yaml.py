@@ -18,6 +18,7 @@ from typing import Any
 
 from wdsctl.core.dataset.shard_names import expand_braces, is_jsonl_name
 from wdsctl.core.errors import DatasetError, InputError, UsageError, translate_os_errors
+from wdsctl.core.file_limits import read_whole
 from wdsctl.core.safe_open import open_named
 from wdsctl.core.split_rules.excludes import Excludes
 from wdsctl.core.split_rules.names import check_split_name
@@ -51,7 +52,7 @@ def load_split_yaml(path: str) -> SplitYaml:
         raise InputError("the split file does not exist", where=path, hint="pass the path of a split.yaml of Energon")
     try:
         with translate_os_errors(path, "read"), open_named(path) as file:
-            text = file.read().decode("utf-8-sig")
+            text = read_whole(file, path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise _invalid_file_error(f"not UTF-8: {error.reason} at byte {error.start}", path) from error
     return parse_split_yaml(text, path)

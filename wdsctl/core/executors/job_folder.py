@@ -26,6 +26,7 @@ import numpy as np
 
 from wdsctl.core.errors import CatalogError, InputError, UsageError, WdsctlError, translate_os_errors
 from wdsctl.core.executors.unit_results import UNIT_FUNCTIONS, UnitFunction
+from wdsctl.core.file_limits import MAX_TABLE_BYTES, check_whole_size, read_whole
 from wdsctl.core.files import MALFORMED_ERRORS, decode_checked, open_own, write_text
 from wdsctl.core.job_results import ResultFolder, UnitNames
 from wdsctl.core.jobs import BatchLimits
@@ -245,7 +246,7 @@ def read_stage(job: Job) -> PlannedStage:
     path = os.path.join(job.folder, f"stage-{job.stage}.json")
     try:
         with _open_file(path) as file:
-            facts, rows = read_with_rows(file.read(), "units")
+            facts, rows = read_with_rows(read_whole(file, path, MAX_TABLE_BYTES), "units")
         start = _count(facts["argument_bytes"])
         units = Records(JobUnit)
         for name, label, size_bytes, encoded_bytes in rows:
@@ -273,7 +274,7 @@ def read_stage(job: Job) -> PlannedStage:
 def read_arguments(job: Job, stage: PlannedStage) -> UnitFunction:
     """Return the function of a stage with its arguments."""
     with _open_units(job, stage) as file:
-        return stage.function.decode_arguments(*_check(file.read(stage.argument_bytes)))
+        return stage.function.decode_arguments(*_check(_read(file, stage.argument_bytes)))
 
 
 def read_units(job: Job, stage: PlannedStage, indices: Sequence[int]) -> list[Any]:
@@ -282,8 +283,8 @@ def read_units(job: Job, stage: PlannedStage, indices: Sequence[int]) -> list[An
     with _open_units(job, stage) as file:
         for i in indices:
             file.seek(stage.units[i].start)
-            data = file.read(stage.units[i].end - stage.units[i].start)
             try:
+                data = _read(file, stage.units[i].end - stage.units[i].start)
                 units.append(stage.function.decode_unit(*_check(data)))
             except MALFORMED_ERRORS as error:
                 raise _damaged_error(_units_path(job, stage)) from error
@@ -303,6 +304,11 @@ def _open_file(path: str) -> BinaryIO:
         return open_own(path)
 
 
+def _read(file: BinaryIO, size: int) -> bytes:
+    check_whole_size(size, file.name, MAX_TABLE_BYTES)
+    return file.read(size)
+
+
 def _check(data: bytes) -> tuple[dict[str, Any], memoryview]:
     checked = decode_checked(data)
     if checked is None:
@@ -317,8 +323,9 @@ def mark_path(job: Job, task: int) -> str:
 
 def read_mark(job: Job, task: int) -> dict[str, Any]:
     with suppress(FileNotFoundError, *MALFORMED_ERRORS):
-        with open_own(mark_path(job, task)) as file:
-            mark = read_json(file.read())
+        path = mark_path(job, task)
+        with open_own(path) as file:
+            mark = read_json(read_whole(file, path))
         return mark if isinstance(mark, dict) else {}
     return {}
 
@@ -326,7 +333,7 @@ def read_mark(job: Job, task: int) -> dict[str, Any]:
 def _read_json(path: str) -> dict[str, Any]:
     try:
         with _open_file(path) as file:
-            facts = read_json(file.read())
+            facts = read_json(read_whole(file, path))
     except MALFORMED_ERRORS as error:
         if isinstance(error, WdsctlError):
             raise

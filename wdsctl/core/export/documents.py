@@ -15,7 +15,7 @@ def write_documents(folder: str, documents: Mapping[str, str], *, overwrite: boo
     if not overwrite:
         for name, text in documents.items():
             path = os.path.join(folder, name)
-            if os.path.lexists(path) and _read(path) != text.encode():
+            if os.path.lexists(path) and not _has_content(path, text.encode()):
                 raise UsageError(
                     "the file exists, with other content",
                     where=path,
@@ -25,9 +25,9 @@ def write_documents(folder: str, documents: Mapping[str, str], *, overwrite: boo
         write_text(os.path.join(folder, name), text)
 
 
-def _read(path: str) -> bytes:
-    """The content of a regular file; nothing for anything else, which differs from every document."""
+def _has_content(path: str, content: bytes) -> bool:
+    """Whether the path is a regular file with this content."""
     if os.path.islink(path) or not os.path.isfile(path):
-        return b""
+        return False
     with open_below(path, os.path.dirname(path)) as file:
-        return file.read()
+        return file.read(len(content) + 1) == content

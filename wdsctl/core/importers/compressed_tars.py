@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from wdsctl.core.dataset.shard_names import ANY_TAR_SUFFIXES, COMPRESSED_TAR_SUFFIXES
 from wdsctl.core.errors import DatasetError, Finding, InputError, StorageError, UsageError, translate_os_errors
+from wdsctl.core.file_limits import RAISE_LIMITS_HINT, held_limit, scale_limit
 from wdsctl.core.importers.common import values as given
 from wdsctl.core.importers.common.arrow import import_arrow_module
 from wdsctl.core.importers.common.compressed import DAMAGE_ERRORS, detect_file_compression, open_decompressed
@@ -166,10 +167,10 @@ class CompressedTarSource:
                 "the tar has become shorter since wdsctl listed it", where=path, hint="run the same command again"
             ) from error
         self._open = number, i + 1, samples
-        if sum(size for _, size, _ in parts) > _MAX_SAMPLE_BYTES:
+        if sum(size for _, size, _ in parts) > (limit := _sample_limit(path)):
             raise DatasetError(
-                f"a sample has more than {_MAX_SAMPLE_BYTES >> 30} GiB unpacked",
-                hint="unpack the tar first: parts of plain tars may have any size",
+                f"a sample has more than {limit >> 20:,} MiB unpacked, out of proportion to the size of the tar",
+                hint=f"unpack the tar first: parts of plain tars may have any size; or {RAISE_LIMITS_HINT}",
                 where=path,
                 code="WDS233",
             )
@@ -177,6 +178,10 @@ class CompressedTarSource:
 
     def prefetch(self, sample_indexes: list[int]) -> None:
         """Do nothing: streams are read in sequence."""
+
+
+def _sample_limit(path: str) -> int:
+    return min(scale_limit(_MAX_SAMPLE_BYTES), held_limit(source_files.stat_file(path).size))
 
 
 def _check_keys(root: str, layouts: list[SampleLayout]) -> None:
@@ -228,8 +233,9 @@ def _read_samples(
     """Yield (key, [(part, size, data)]): neighbouring members with the same key are one sample.
 
     A repeated part begins a new sample. Skips links, folders and devices, with a call of `skip` for each. Writes
-    nothing to disk. Without `with_data`, and beyond 4 GiB of a sample, `data` is empty.
+    nothing to disk. Without `with_data`, and beyond what `held_limit` allows for a sample, `data` is empty.
     """
+    limit = _sample_limit(path)
     key, parts, names, held = "", list[tuple[str, int, bytes]](), set[str](), 0
     with (
         open_decompressed(path) as stream,
@@ -249,8 +255,8 @@ def _read_samples(
                 key, parts, names, held = named[0], [], set(), 0
             held += member.size
             names.add(named[1])
-            file = archive.extractfile(member) if with_data and held <= _MAX_SAMPLE_BYTES else None
-            parts.append((named[1], member.size, file.read() if file is not None else b""))
+            file = archive.extractfile(member) if with_data and held <= limit else None
+            parts.append((named[1], member.size, file.read(member.size) if file is not None else b""))
         if parts:
             yield key, parts
 
@@ -262,6 +268,21 @@ class _BoundedTarInfo(tarfile.TarInfo):
         if self.type in _HEADER_TYPES and self.type != tarfile.GNUTYPE_SPARSE and self.size > MAX_EXTENDED_HEADER_BYTES:
             raise tarfile.ReadError(f"a header claims {self.size:,} bytes")
         return cast("Any", super())._proc_member(archive)  # noqa: SLF001 - all paths in tarfile read such data here
+
+    def _proc_gnusparse_10(self, member: Any, _pax_headers: Any, archive: Any) -> None:
+        """Read the map before the data of a sparse file, lines of numbers, with a limit that `tarfile` lacks."""
+        data, lines, needed = bytearray(), 0, 1
+        while lines < needed:
+            block = archive.fileobj.read(TAR_BLOCK_BYTES)
+            data += block
+            lines += block.count(b"\n")
+            if not block or len(data) > MAX_EXTENDED_HEADER_BYTES:
+                raise tarfile.ReadError("the map of a sparse file is damaged, or too long")
+            if lines and needed == 1:
+                needed += 2 * int(data[: data.index(b"\n")])
+        _, *numbers = map(int, data.split(b"\n", needed)[:needed])
+        member.offset_data = archive.fileobj.tell()
+        member.sparse = list(zip(numbers[::2], numbers[1::2], strict=True))
 
 
 def _is_compressed_tar(path: str) -> bool:

@@ -20,6 +20,7 @@ from typing import Any, BinaryIO, Literal, NamedTuple
 from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.dataset.shard_names import UNPACK_COMMANDS
 from wdsctl.core.errors import DatasetError, InputError, UsageError, WdsctlError, translate_os_errors
+from wdsctl.core.file_limits import long_line_error, scale_limit
 from wdsctl.core.importers.common import values as given
 from wdsctl.core.importers.common.cell_types import (
     CellType,
@@ -36,7 +37,6 @@ from wdsctl.core.importers.common.samples import FILES_COLUMN, TABLE_OPTIONS, Ro
 from wdsctl.core.importers.common.source import make_row_source
 from wdsctl.core.importers.common.tables import choose_tables, make_mapping, match_folder, open_table
 from wdsctl.core.importers.common.text import (
-    MAX_LINE_BYTES,
     Record,
     TextRows,
     decode_line,
@@ -59,6 +59,7 @@ _EXPORTED_HEADS = (f"{KEY_COLUMN},".encode(), f"{KEY_COLUMN}\t".encode())
 _UNDECODED_BYTE = re.compile("[\ud800-\udfff]")  # as the error handler `surrogateescape` gives it
 #: The option with the types of columns.
 CELL_TYPES = "cell-types"
+_MAX_ROW_BYTES = 64 << 20  # also of a row of many lines: Python's parser takes four bytes a character
 _DELIMITERS = {"comma": ",", "tab": "\t", "semicolon": ";", "pipe": "|"}
 
 
@@ -260,18 +261,21 @@ class _CsvReader:
         self, file: BinaryIO, path: str, offset: int, line: int
     ) -> Iterator[tuple[list[str], WdsctlError | None, int, int, int]]:
         """Yield (cells, fault, first line, byte offset of the next row, line of the next row). Skips blank lines."""
-        csv.field_size_limit(MAX_LINE_BYTES)  # the module's default is 128 KiB
-        end, number = offset, line
+        limit = scale_limit(_MAX_ROW_BYTES)
+        csv.field_size_limit(limit)  # the module's default is 128 KiB
+        begun, end, number = offset, offset, line
 
         def text() -> Iterator[str]:
             nonlocal end, number
             lines = iter_lines(file, path, offset, line, self._encoding)
-            for raw, end, number in lines:  # noqa: B007 - `read_rows` uses end and number
+            for raw, end, number in lines:
+                if end - begun > limit:
+                    raise long_line_error(f"the row in line {number - 1:,}", limit, path)
                 yield decode_line(raw, self._encoding)
 
         cells = csv.reader(text(), delimiter=self._delimiter, quoting=self._quoting, strict=True)
         while True:
-            first = number
+            begun, first = end, number
             try:
                 row = next(cells)
             except StopIteration:
@@ -407,7 +411,7 @@ def _delimiter(path: str, text: str, options: Options, quotes: str, stated: str)
         counts = {len(row) for row in (rows[:-1] if len(rows) > 2 else rows)}  # the last one may be cut
         return len(counts) == 1 and counts != {1}, outside.count(delimiter)
 
-    csv.field_size_limit(MAX_LINE_BYTES)
+    csv.field_size_limit(scale_limit(_MAX_ROW_BYTES))
     return max(",\t;|", key=fitness)
 
 

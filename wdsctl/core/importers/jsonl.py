@@ -43,6 +43,7 @@ from wdsctl.core.importers.common.text import (
 )
 from wdsctl.core.importers.common.values import find_file_below
 from wdsctl.core.importers.protocol import FormatMatch, Options, Source
+from wdsctl.core.json_text import read_json
 from wdsctl.core.safe_open import check_entries_beneath
 from wdsctl.core.samples.naming import KEY_COLUMN
 from wdsctl.core.shards.jsonl_scan import is_truncated_json
@@ -198,10 +199,10 @@ class _JsonlReader:
 
 def _parse_line(text: bytes, path: str, line: int, *, is_last: bool) -> tuple[dict[str, Any], WdsctlError | None]:
     try:
-        value = json.loads(text)
+        value = read_json(text)
     except UnicodeDecodeError as error:
         return {}, _line_error(f"the line is not UTF-8 (byte {error.start:,})", path, line, "WDS124")
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         if is_last and is_truncated_json(text):
             return {}, _line_error("the last line is truncated", path, line, "WDS122")
         return {}, _line_error(f"the line is not JSON: {error}", path, line, "WDS123")

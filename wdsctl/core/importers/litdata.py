@@ -16,6 +16,7 @@ from itertools import islice
 from typing import Any
 
 from wdsctl.core.errors import DatasetError
+from wdsctl.core.file_limits import held_limit, unpacked_size_error
 from wdsctl.core.importers.common import values as given
 from wdsctl.core.importers.common.description import make_table_source
 from wdsctl.core.importers.common.files import resolve_reference
@@ -26,12 +27,12 @@ from wdsctl.core.importers.common.indexed_folders import (
     match_indexed_folders,
 )
 from wdsctl.core.importers.common.offset_shards import (
-    MAX_UNSIZED_BYTES,
     IndexedShardFile,
     IndexedShardRows,
     OffsetShard,
     decompress_zstd,
     map_shard_file,
+    read_packed,
     split_fields,
 )
 from wdsctl.core.importers.common.samples import RowMapping, exported_row_mapping
@@ -211,7 +212,7 @@ def _make_shard(
 def _open_chunk(path: str, samples: int, size: int) -> OffsetShard:
     data = map_shard_file(path)
     if data[:4] == ZSTD_MAGIC:
-        return OffsetShard(decompress_zstd(data[:], path), path, samples)
+        return OffsetShard(decompress_zstd(read_packed(path), path), path, samples)
     if len(data) < size:
         raise _broken_chunk_error(f"it has {len(data):,} bytes, but its index says {size:,}", path)
     if data[-8:] == ARROW_MAGIC:
@@ -221,20 +222,21 @@ def _open_chunk(path: str, samples: int, size: int) -> OffsetShard:
             where=path_for_message(path),
             code="WDS234",
         )
-    return OffsetShard(_join_frames(data[:], path) if data[:8] == FRAMED_MAGIC else data, path, samples)
+    return OffsetShard(_join_frames(read_packed(path), path) if data[:8] == FRAMED_MAGIC else data, path, samples)
 
 
-def _join_frames(data: bytes, path: str) -> bytes:
+def _join_frames(data: bytes | memoryview, path: str) -> bytes:
     """Decompress a chunk of frames to a plain chunk: a table of offsets, then the items."""
     try:
         _, _, _, items, _, frames = _FILE_HEADER.unpack_from(data)
         offsets = struct.unpack_from(f"<{items + 1}I", data, _FILE_HEADER.size)
         table = _FILE_HEADER.size + 4 * (items + 1)
-        pieces = []
+        pieces, allowed, total = [], held_limit(len(data)), 0
         for i in range(frames):
             _, _, at, packed, size = _FRAME_HEADER.unpack_from(data, table + i * _FRAME_HEADER.size)
-            if size > MAX_UNSIZED_BYTES:
-                raise _broken_chunk_error(f"a frame would have {size:,} bytes", path)
+            total += size  # frames may share their bytes
+            if total > allowed:
+                raise unpacked_size_error(allowed, path)
             pieces.append(decompress_zstd(data[at : at + packed], path, size))
     except struct.error as error:
         raise _broken_chunk_error("its table of frames is truncated", path) from error

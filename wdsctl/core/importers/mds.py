@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from wdsctl.core.errors import DatasetError, translate_os_errors
+from wdsctl.core.errors import DatasetError
 from wdsctl.core.importers.common import values as given
 from wdsctl.core.importers.common.description import make_table_source
 from wdsctl.core.importers.common.files import resolve_reference
@@ -34,6 +34,7 @@ from wdsctl.core.importers.common.offset_shards import (
     OffsetShard,
     decompress,
     open_plain_shard,
+    read_packed,
 )
 from wdsctl.core.importers.common.samples import RowMapping, exported_row_mapping
 from wdsctl.core.importers.common.source import make_row_source
@@ -250,10 +251,8 @@ def _open_plain(path: str, samples: int, size: int) -> OffsetShard:
 
 
 def _open_compressed(path: str, samples: int, size: int, compression: str) -> OffsetShard:
-    """Decompress a shard. Memory: the whole shard, compressed and decompressed."""
-    with translate_os_errors(path, "read"), source_files.open_file(path) as file:
-        data = file.read()
-    return OffsetShard(decompress(data, compression, size, path), path, samples)
+    """Decompress a shard. Memory: the whole decompressed shard."""
+    return OffsetShard(decompress(read_packed(path), compression, size, path), path, samples)
 
 
 def _row_values(

@@ -17,6 +17,7 @@ from wdsctl.core.blend.yaml_tree import from_yaml, node_value, resolve_aux_path
 from wdsctl.core.dataset.location import DatasetLocation, locate
 from wdsctl.core.dataset.polylithic import MARKER_FILE, REFERENCES_PART, is_polylithic, read_polylithic_folder
 from wdsctl.core.errors import DatasetError, InputError, UsageError
+from wdsctl.core.file_limits import read_whole
 from wdsctl.core.importers.protocol import (
     FilePart,
     FormatMatch,
@@ -270,7 +271,7 @@ def _layout_of_refs(path: str, options: Options) -> Layout:
 def _layout_of_blend(path: str, options: Options) -> Layout:
     try:
         with source_files.open_file(path) as file:
-            text = file.read().decode()
+            text = read_whole(file, path).decode()
     except (OSError, ValueError) as error:
         raise InputError(f"the blend file cannot be read: {error}", where=path, hint="check it") from error
     content = node_value(from_yaml(text, path))

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from wdsctl.core.dataset.config import DatasetConfig
 from wdsctl.core.errors import DatasetError, Finding, translate_os_errors
+from wdsctl.core.file_limits import MAX_INDEX_BYTES, read_whole
 from wdsctl.core.json_text import read_json
 from wdsctl.core.safe_open import open_file_beneath
 from wdsctl.core.storage import source_files
@@ -234,7 +235,7 @@ def read_json_object(path: str) -> dict[str, Any]:
     Raises DatasetError WDS233 if it is not a JSON object, and errors for files that cannot be read.
     """
     with translate_os_errors(path, "read"), source_files.open_file(path) as file:
-        data = file.read()
+        data = read_whole(file, path, MAX_INDEX_BYTES)
     try:
         value = read_json(data)
     except ValueError as error:

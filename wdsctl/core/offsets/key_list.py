@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from wdsctl.core.array_types import Int64Array
 from wdsctl.core.dataset.shard_names import is_jsonl_name
 from wdsctl.core.errors import DatasetError, InputError, translate_os_errors
+from wdsctl.core.file_limits import MAX_INDEX_BYTES, iter_lines, read_whole
 from wdsctl.core.offsets.key_table import DuplicateKey, KeyColumns, KeyTable, are_equal, hash_keys
 from wdsctl.core.safe_open import open_below, open_file_beneath
 from wdsctl.core.storage.source_files import forget_listings, open_file
@@ -74,7 +75,7 @@ def read_key_list(folder: str, name: str) -> KeyList:
         problem = "is not a regular file" if os.path.exists(path) else "does not exist"
         raise InputError(f"the list of keys {problem}", where=path, hint="pass a text file with one key per line")
     with translate_os_errors(path, "read"), open_file_beneath(path, ("/" if os.path.isabs(name) else folder,)) as file:
-        data = file.read()
+        data = read_whole(file, path, MAX_INDEX_BYTES)
     try:
         data.decode()
     except UnicodeDecodeError as error:
@@ -151,7 +152,7 @@ def read_sample_list(path: str, folder: str = "") -> Iterator[SampleSelector]:
     """
     is_json = is_jsonl_name(path)
     with _opened(path, folder) as file:
-        for number, line in enumerate(file, 1):
+        for number, line in enumerate(iter_lines(file, path), 1):
             text = line.removeprefix(_BOM) if number == 1 else line
             text = text.rstrip(b"\r\n")
             if text.strip():

@@ -19,11 +19,13 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.dataset.raw_folder_walk import LITTER_NAMES
 from wdsctl.core.errors import InputError, StorageError, UsageError, translate_os_errors
+from wdsctl.core.file_limits import RAISE_LIMITS_HINT, check_zip_directory, stream_limit, unpacked_size_error
 from wdsctl.core.files import remove_tree
 from wdsctl.core.importers.common.folder_files import LITTER_FOLDERS
 from wdsctl.core.importers.common.tables import iter_files
@@ -39,6 +41,7 @@ _SUFFIX = ".unpacked"
 _MARKER = ".wdsctl-unpacked"  # in a folder that this module made, and may remove
 _MAX_DEPTH = 3  # zips in zips
 _MAX_RATIO = 1_100  # DEFLATE expands a byte to 1,032 at most
+_FILE_BYTES = 4096  # counted for a file at least: its place on the disk
 _SPARE_BYTES = 256 << 20  # of the disk, which stay free
 _CHUNK_BYTES = 1 << 20
 _DRIVE = re.compile("[A-Za-z]:")
@@ -49,6 +52,27 @@ class _Counts(NamedTuple):
     archives: int
     files: int
     size_bytes: int
+
+
+@dataclass(slots=True)
+class _Budget:
+    """What may still come out of an archive of the source, with all zips in it."""
+
+    archive: str
+    allowed: int
+    used: int = 0
+
+    def take(self, members: list[zipfile.ZipInfo]) -> None:
+        """Raise DatasetError WDS233 if these files are too many."""
+        self.used += sum(max(member.file_size, _FILE_BYTES) for member in members)
+        if self.used > self.allowed:
+            raise unpacked_size_error(
+                self.allowed, self.archive, hint=f"unpack it yourself, and name the folder; or {RAISE_LIMITS_HINT}"
+            )
+
+
+def _budget_of(archive: str) -> _Budget:
+    return _Budget(archive, stream_limit(os.path.getsize(archive)))
 
 
 @contextmanager
@@ -142,14 +166,16 @@ def _make_folder(above: str, folder: str) -> None:
 def _unpack_all(source: str, zips: list[str], folder: str) -> _Counts:
     """Unpack the zips, then those in them, and link the other files."""
     if os.path.isfile(source):
-        return _unpack(source, source, folder, "", depth=1)
+        return _unpack(source, source, folder, "", _budget_of(source), depth=1)
     counts, unpacked = _Counts(0, 0, 0), frozenset(zips)
     for path in iter_files(source):
         if path not in unpacked:
             _link(os.path.join(source, path), source, os.path.join(folder, path))
     for path in zips:
         full_path = os.path.join(source, path)
-        counts = _sum(counts, _unpack(full_path, source, folder, _place(full_path, source, path), depth=1))
+        counts = _sum(
+            counts, _unpack(full_path, source, folder, _place(full_path, source, path), _budget_of(full_path), depth=1)
+        )
     return counts
 
 
@@ -182,7 +208,7 @@ def _place(archive: str, root: str, path: str) -> str:
     return os.path.join(above, os.path.splitext(os.path.basename(path))[0])
 
 
-def _unpack(archive: str, root: str, folder: str, below: str, *, depth: int) -> _Counts:
+def _unpack(archive: str, root: str, folder: str, below: str, budget: _Budget, *, depth: int) -> _Counts:
     """Unpack an archive, which must be in `root`, into `folder`/`below`, and each zip in it, which is removed then."""
     if depth > _MAX_DEPTH:
         raise _refused(archive, f"zips are nested more than {_MAX_DEPTH} deep")
@@ -190,6 +216,7 @@ def _unpack(archive: str, root: str, folder: str, below: str, *, depth: int) -> 
     with _opened(archive, root) as opened:
         members = _members(opened, archive)
         _check_sizes(members, archive, folder)
+        budget.take(members)
         names = {os.path.splitext(_name(each))[0] for each in members if not _name(each).lower().endswith(".zip")}
         counts = _Counts(1, 0, 0)
         for member in members:
@@ -202,7 +229,9 @@ def _unpack(archive: str, root: str, folder: str, below: str, *, depth: int) -> 
                 counts = _sum(counts, _Counts(0, 1, member.file_size))
     for path in inner:
         full_path = os.path.join(folder, path)
-        counts = _sum(counts, _unpack(full_path, folder, folder, _place(full_path, folder, path), depth=depth + 1))
+        counts = _sum(
+            counts, _unpack(full_path, folder, folder, _place(full_path, folder, path), budget, depth=depth + 1)
+        )
         os.unlink(full_path)
     return counts
 
@@ -210,6 +239,7 @@ def _unpack(archive: str, root: str, folder: str, below: str, *, depth: int) -> 
 @contextmanager
 def _opened(archive: str, root: str) -> Iterator[zipfile.ZipFile]:
     with translate_os_errors(archive, "read"), open_below(archive, root) as file:
+        check_zip_directory(file, archive)
         try:
             opened = zipfile.ZipFile(file)
         except _DAMAGE_ERRORS as error:

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 
 from wdsctl.core.directories import user_data_folder
 from wdsctl.core.errors import CatalogError, translate_os_errors
+from wdsctl.core.file_limits import read_whole
 from wdsctl.core.files import MALFORMED_ERRORS, make_folder, open_own, remove_file, write_pieces
 from wdsctl.core.json_text import read_json
 from wdsctl.core.remote_catalogs.mirror import PARTIAL_SUFFIX_BYTES, Mirror, is_offsets_file, take_lock
@@ -100,7 +101,7 @@ class PartialFile:
         self._ranges = ranges = Mirror(folder, "").ranges_path(sha256)
         try:
             with open_own(f"{ranges}.json") as file:
-                facts = read_json(file.read())
+                facts = read_json(read_whole(file, f"{ranges}.json"))
             self._file = PublishedFile(str(facts["name"]), len(data) - PARTIAL_SUFFIX_BYTES, sha256)
             url = _URLS.get(folder) or str(facts["url"])
             with open(os.open(ranges, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC), "r+b") as present:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 
-from wdsctl.core.errors import StorageError
+from wdsctl.core.file_limits import MAX_INDEX_BYTES, check_whole_size
 from wdsctl.core.storage.storage import Storage
 
 MAX_FETCH_BYTES = 16 << 20  # bytes of one fetch at most; the storage fetches pieces of it in parallel
@@ -23,8 +23,6 @@ FETCH_AFTER_SKIP_BYTES = (
     64 << 10
 )  # bytes of the first fetch after a jump: a header, and the small members that often follow a large one
 GROWTH = 4
-
-_MAX_INDEX_BYTES = 1 << 28
 
 
 class BlockReader:
@@ -111,12 +109,9 @@ class HashingReader:
 
 
 def read_small_file(storage: Storage, path: str) -> bytes | None:
-    """The bytes of an index beside shards; None if there is none. Raises StorageError if it has more than 256 MiB."""
+    """The bytes of an index beside shards; None if there is none. Raises InputError WDS421 beyond 256 MiB."""
     if not storage.exists(path):
         return None
     size = storage.size(path)
-    if size > _MAX_INDEX_BYTES:
-        raise StorageError(
-            f"the index has {size:,} bytes, more than {_MAX_INDEX_BYTES:,}", where=path, hint="check the file"
-        )
+    check_whole_size(size, path, MAX_INDEX_BYTES)
     return storage.read(path, 0, size) if size else b""

@@ -17,6 +17,7 @@ from wdsctl.core.dataset.config import load_config, read_config_text, update_all
 from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.directories import resolve_parent
 from wdsctl.core.errors import translate_os_errors
+from wdsctl.core.file_limits import MAX_INDEX_BYTES, read_whole
 from wdsctl.core.files import remove_file, write_pieces
 from wdsctl.core.safe_open import open_named
 from wdsctl.core.split.assignment import Assignment
@@ -138,4 +139,4 @@ def _copy_path(prefix: str, data: bytes) -> str:
 
 def _read_key_file(file: str) -> bytes:
     with translate_os_errors(file, "read"), open_named(file) as source:
-        return source.read()
+        return read_whole(source, file, MAX_INDEX_BYTES)

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from hashlib import blake2b
 
 from wdsctl.core.errors import PermissionDenied, translate_os_errors
+from wdsctl.core.file_limits import read_whole
 from wdsctl.core.files import MALFORMED_ERRORS, make_folder, open_own, remove_file, write_pieces
 from wdsctl.core.json_text import read_json
 from wdsctl.core.safe_open import open_named
@@ -76,7 +77,7 @@ def abort_left_uploads(store: ObjectStore, folder: str, is_own: Callable[[str], 
         if name.endswith(_SUFFIX):
             path = os.path.join(folder, name)
             with translate_os_errors(path, "read"), open_own(path) as file:
-                upload = _parse(file.read(), store.root)
+                upload = _parse(read_whole(file, path), store.root)
             if upload is not None:
                 store.abort_upload(upload)
                 aborted += 1

@@ -33,6 +33,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wdsctl.core.array_types import Int64Array
+from wdsctl.core.file_limits import scale_limit
 from wdsctl.core.json_text import read_json
 from wdsctl.core.urls import redact_secrets
 from wdsctl.core.version import VERSION as WDSCTL
@@ -47,6 +48,7 @@ _PREAMBLE = struct.Struct("<II")
 PREAMBLE_BYTES = len(TRACE_MAGIC) + _PREAMBLE.size
 
 NO_ORIGIN = (-1, -1, -1)
+MAX_BLOCK_BYTES = 16 << 20  # of a block, unpacked: a block ends with 65,536 samples, which take 2 MiB
 _INT64_LIMIT = 1 << 63
 _SLICED_KEY_FIELDS = (
     7  # parts of a restore key of a piece: source, pass, id, step, and start, stop and length of the sample
@@ -63,6 +65,16 @@ class Head(NamedTuple):
     high: int
     base: int
     pass_number: int
+
+    @property
+    def data_bytes(self) -> int:
+        """The size of the body, unpacked."""
+        return self.batches * 12 + self.samples * self.width * 8
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether the sizes are those of a block that fits into memory."""
+        return self.data_bytes <= scale_limit(MAX_BLOCK_BYTES) and self.length <= 2 * self.data_bytes + 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,14 +138,14 @@ def parse_head(data: bytes) -> Head | None:
 
 def decode_block(head: Head, body: bytes) -> TraceBlock | None:
     """Decode a block; None if the body does not match the head. Takes 0.2 ms for 100 batches of 32 samples."""
-    if len(body) != head.length or zlib.crc32(body) != head.crc:
+    if not head.is_readable or len(body) != head.length or zlib.crc32(body) != head.crc:
         return None
-    data_bytes = head.batches * 12 + head.samples * head.width * 8
+    unpacker = zlib.decompressobj()
     try:
-        data = zlib.decompress(body, bufsize=max(1, data_bytes))
+        data = unpacker.decompress(body, head.data_bytes + 1)
     except zlib.error:
         return None
-    if len(data) != data_bytes or head.width not in {3, 4}:
+    if len(data) != head.data_bytes or not unpacker.eof or head.width not in {3, 4}:
         return None
     steps = np.frombuffer(data, "<i8", head.batches)
     sizes = np.frombuffer(data, "<u4", head.batches, head.batches * 8)

@@ -30,6 +30,7 @@ import numpy as np
 
 from wdsctl.core.array_types import Int64Array
 from wdsctl.core.errors import InputError, translate_os_errors
+from wdsctl.core.file_limits import MAX_DOCUMENT_BYTES, MIN_UNPACKED_BYTES, scale_limit, unpacked_size_error
 from wdsctl.core.safe_open import open_file_beneath
 from wdsctl.core.trace.format import (
     FRAME_HEAD_BYTES,
@@ -70,7 +71,9 @@ class Flaw:
 
 @dataclass(frozen=True)
 class TraceFile:
-    """One file. `blocks`: (blocks, 6) of low, high, base, pass, offset of the head, batches.
+    """One file. `blocks`: (blocks, 7) of low, high, base, pass, offset of the head, batches, bytes unpacked.
+
+    `size`: of the file, in bytes.
 
     Takes 48 bytes of memory per 100 batches or so.
     """
@@ -79,6 +82,7 @@ class TraceFile:
     facts: RunFacts
     blocks: Int64Array
     flaws: tuple[Flaw, ...]
+    size: int
 
 
 def open_trace_file(path: str) -> TraceFile | Flaw:
@@ -90,8 +94,8 @@ def open_trace_file(path: str) -> TraceFile | Flaw:
             return facts
         flaws: list[Flaw] = []
         rows = list(_heads(file, path, file.tell(), size, flaws))
-        blocks = np.array(rows, np.int64).reshape(-1, 6)
-        return TraceFile(path, facts, blocks, (*flaws, *_gaps(path, facts, blocks)))
+        blocks = np.array(rows, np.int64).reshape(-1, 7)
+        return TraceFile(path, facts, blocks, (*flaws, *_gaps(path, facts, blocks)), size)
 
 
 def read_block(file: TraceFile, byte_offset: int) -> TraceBlock | Flaw:
@@ -100,7 +104,7 @@ def read_block(file: TraceFile, byte_offset: int) -> TraceBlock | Flaw:
     with translate_os_errors(file.path, "read"), open_file_beneath(file.path, (folder,)) as handle:
         handle.seek(byte_offset)
         head = parse_head(handle.read(FRAME_HEAD_BYTES))
-        block = None if head is None else decode_block(head, handle.read(head.length))
+        block = decode_block(head, handle.read(head.length)) if head is not None and head.is_readable else None
     return block or _damaged_flaw(file.path, byte_offset, "a block of it")
 
 
@@ -112,6 +116,8 @@ def _facts(file: BinaryIO, path: str, size: int) -> RunFacts | Flaw:
     length, crc = parse_preamble(start) if len(start) == PREAMBLE_BYTES else (size, 0)
     if PREAMBLE_BYTES + length > size:
         return _cut_flaw(path, 0)
+    if length > scale_limit(MAX_DOCUMENT_BYTES):
+        return _damaged_flaw(path, 0, "its header")
     header = file.read(length)
     try:
         return run_facts_from_json(header) if zlib.crc32(header) == crc else _damaged_flaw(path, 0, "its header")
@@ -140,7 +146,10 @@ def _heads(file: BinaryIO, path: str, byte_offset: int, size: int, flaws: list[F
         if end > size:
             flaws.append(_cut_flaw(path, byte_offset))
             return
-        yield head.low, head.high, head.base, head.pass_number, byte_offset, head.batches
+        if head.is_readable:
+            yield head.low, head.high, head.base, head.pass_number, byte_offset, head.batches, head.data_bytes
+        else:
+            flaws.append(_damaged_flaw(path, byte_offset, "a block of it"))
         byte_offset = end
 
 
@@ -223,6 +232,7 @@ class StepNumbering:
 
 
 _MAX_BATCH_NUMBER = 1 << 62
+_MAX_RATIO = 256  # bytes that come out of each byte of a trace: 200 if a job reads its samples in order
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +284,14 @@ class Trace:
         if copies:
             weakref.finalize(self, shutil.rmtree, copies, ignore_errors=True)
         self.flaws = [self._at_origin(flaw) for flaw in (*flaws, *(flaw for file in self.files for flaw in file.flaws))]
+
+        self._check_unpacked_size()
+
+    def _check_unpacked_size(self) -> None:
+        """Raise DatasetError WDS541 if the blocks hold more than queries have memory for."""
+        allowed = scale_limit(max(MIN_UNPACKED_BYTES, _MAX_RATIO * sum(file.size for file in self.files)))
+        if sum(int(file.blocks[:, 6].sum()) for file in self.files) > allowed:
+            raise unpacked_size_error(allowed, self.folder, code="WDS541")
 
     def _at_origin(self, flaw: Flaw) -> Flaw:
         """Name the file of the store, not its copy."""
@@ -377,7 +395,7 @@ class Trace:
             if pass_number is not None:
                 is_in_range &= rows[:, 3] == pass_number
             locations += (
-                _BlockLocation(of_pass, low, i, at) for low, _, _, of_pass, at, _ in rows[is_in_range].tolist()
+                _BlockLocation(of_pass, low, i, at) for low, _, _, of_pass, at, *_ in rows[is_in_range].tolist()
             )
         return sorted(locations)
 

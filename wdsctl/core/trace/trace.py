@@ -10,6 +10,7 @@ import numpy as np
 
 from wdsctl.core.array_types import Int64Array
 from wdsctl.core.errors import Finding, InputError, OptionConflict, Severity, WdsctlError, refuse_without_effect
+from wdsctl.core.file_limits import scale_limit
 from wdsctl.core.trace import Trace, TracedBatch, read_trace
 from wdsctl.core.trace.datasets import TracedDatasets, parse_moved_roots
 from wdsctl.core.trace.format import RunFacts, SourceFacts
@@ -146,6 +147,7 @@ def count_samples(batches: Iterable[TracedBatch]) -> tuple[dict[SourceFacts | No
 
 
 MAX_FREQUENT_SAMPLES = 10  # most frequent samples per dataset
+MAX_LISTED_SAMPLES = 1_000_000  # of a step or batch: each takes 500 bytes
 MAX_RANKS_NAMED = 8  # ranks without a file in one finding
 
 
@@ -246,6 +248,14 @@ def _batches(found: Trace, options: TraceOptions) -> list[TracedBatch] | None:
         return None
     if not batches:
         raise _not_found_error(found, f"{described} is not in the trace{_describe_filters(options)}")
+    samples = sum(len(batch.origins) for batch in batches)
+    if samples > scale_limit(MAX_LISTED_SAMPLES):
+        raise InputError(
+            f"{described} has {samples:,} samples, and wdsctl lists {scale_limit(MAX_LISTED_SAMPLES):,} at most",
+            where=found.folder,
+            hint="pass --rank N for the batch of one rank",
+            code="WDS421",
+        )
     return batches
 
 

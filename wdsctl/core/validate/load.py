@@ -37,7 +37,11 @@ NOT_LOADABLE_CODES = ("WDS236", "WDS220", "WDS222", "WDS270", "WDS271", "WDS312"
 
 NOT_LOADED = 255  # in place of the number of a kind
 
-_MAX_STORED_BYTES = 1 << 25  # of the kinds of a shard, unpacked
+#: Of the kinds of a shard as text, and of those of all shards of a run. Others are loaded again.
+_MAX_KINDS_BYTES = 4 << 20
+MAX_RUN_KINDS_BYTES = 64 << 20
+_MAX_KIND_DEPTH = 32  # structures in structures
+_MAX_DIMENSIONS = 64  # of a tensor in torch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,16 +153,46 @@ class ShardKinds(NamedTuple):
         return zlib.compress(json.dumps(self.kinds).encode() + b"\0" + self.numbers, 6) if self.kinds else b""
 
 
-def unpack_kinds(packed: bytes) -> ShardKinds:
-    """Read kinds from the ledger. Raises ValueError if they are malformed."""
+def unpack_kinds(packed: bytes, samples: int) -> ShardKinds:
+    """Read the kinds of a shard from the ledger, which may come from a store. `samples`: of the shard.
+
+    Raises ValueError if they are malformed, or have more than 4 MiB of text.
+    """
     if not packed:
         return ShardKinds()
     try:
-        data = zlib.decompressobj().decompress(packed, _MAX_STORED_BYTES)
-        kinds, _, numbers = data.partition(b"\0")
-        return ShardKinds(tuple(map(str, read_json(kinds))), numbers)
-    except (zlib.error, ValueError, TypeError) as error:
+        unpacker = zlib.decompressobj()
+        text, _, numbers = unpacker.decompress(packed, _MAX_KINDS_BYTES + samples).partition(b"\0")
+        kinds = read_json(text)
+        if not unpacker.eof or len(numbers) != samples or not isinstance(kinds, list) or len(kinds) > MAX_KINDS:
+            raise ValueError("not the kinds of this shard")
+        for kind in kinds:
+            _check_kind(read_json(kind))
+        return ShardKinds(tuple(kinds), numbers)
+    except (zlib.error, ValueError, TypeError, OverflowError) as error:
         raise ValueError(f"malformed kinds of samples: {error}") from error
+
+
+def _check_kind(fields: Any, depth: int = 0) -> None:
+    """Raise ValueError or TypeError unless these are pairs of a name and a kind, as `load_check` writes them."""
+    if depth > _MAX_KIND_DEPTH:
+        raise ValueError("nested too deeply")
+    for name, kind in fields:
+        is_name = isinstance(kind, str) and kind.isprintable()
+        if not isinstance(name, str) or not (is_name or isinstance(kind, list)):
+            raise TypeError(name)
+        if is_name:
+            continue
+        what, *facts = kind
+        if what == "fields" and len(facts) == 1:
+            _check_kind(facts[0], depth + 1)
+        elif not (
+            what == "tensor"
+            and [type(fact) for fact in facts] == [int, str]
+            and 0 <= facts[0] <= _MAX_DIMENSIONS
+            and facts[1].isidentifier()
+        ):
+            raise ValueError("not a kind")
 
 
 class KindCollector:

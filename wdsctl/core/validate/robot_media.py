@@ -77,7 +77,7 @@ def _last_line(path: str, root: str) -> Any:
     with open_below(path, root) as file:
         end = file.seek(0, os.SEEK_END)
         file.seek(max(0, end - _MAX_LINE_BYTES))
-        return read_json(file.read().splitlines()[-1])
+        return read_json(file.read(_MAX_LINE_BYTES).splitlines()[-1])
 
 
 def _to_finding(error: WdsctlError) -> Finding:

@@ -35,7 +35,7 @@ from wdsctl.core.errors import Finding
 from wdsctl.core.jobs import BatchLimits, UnitSize, make_executor, run_units
 from wdsctl.core.progress import Progress
 from wdsctl.core.storage.open import workers_for
-from wdsctl.core.validate.load import ShardKinds, unpack_kinds
+from wdsctl.core.validate.load import MAX_RUN_KINDS_BYTES, ShardKinds, unpack_kinds
 from wdsctl.core.validate.ref_stores import EntryIds, open_ref_store
 from wdsctl.core.validate.request import ValidationLevel
 from wdsctl.core.validate.unit import (
@@ -130,6 +130,7 @@ def check_shards(
     if dataset_refs is not None and outcome.refs_digest and dataset_refs.mark == outcome.refs_digest:
         outcome.dataset_ref_findings = located_findings_from_json(dataset_refs.findings)
     remaining: list[CheckUnit] = []
+    kinds_bytes = 0
     for unit in units:
         reused: dict[ValidationLevel, tuple[LocatedFinding, ...]] = {}
         for level in () if request.again else unit.levels:
@@ -137,9 +138,14 @@ def check_shards(
             if findings is not None and not (level == "refs" and outcome.dataset_ref_findings is None):
                 reused[level] = findings
         if "load" in reused:
-            mark = known[unit.shard.path, "load", "all"].mark
-            outcome.kinds[unit.shard.path] = unpack_kinds(mark[_INPUT_DIGEST_BYTES:])
-        elif "load" in unit.levels and request.share == 1:  # it omits what these levels report of the same samples
+            stored = _stored_kinds(unit, known)
+            kinds_bytes += sum(map(len, stored.kinds)) if stored is not None else 0
+            if stored is None or kinds_bytes > MAX_RUN_KINDS_BYTES:
+                del reused["load"]
+            else:
+                outcome.kinds[unit.shard.path] = stored
+        if "load" in unit.levels and "load" not in reused and request.share == 1:
+            # The level omits what these levels report of the same samples.
             reused = {level: findings for level, findings in reused.items() if level not in SAMPLE_LEVELS}
         outcome.add_findings(unit.shard.path, reused)
         if len(reused) < len(unit.levels):
@@ -202,6 +208,15 @@ def _reusable_findings(
     if check is None or not is_read or not _is_current(context, unit, level, check):
         return None
     return _findings_of_check(path, check)
+
+
+def _stored_kinds(unit: CheckUnit, known: StoredChecks) -> ShardKinds | None:
+    """The kinds of samples that the last check found; None if they are malformed."""
+    packed = known[unit.shard.path, "load", "all"].mark[_INPUT_DIGEST_BYTES:]
+    try:
+        return unpack_kinds(packed, 0 if unit.row is None else unit.row.samples)
+    except ValueError:
+        return None
 
 
 def _findings_of_check(path: str, check: StoredCheck) -> tuple[LocatedFinding, ...]:

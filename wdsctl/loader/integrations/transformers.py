@@ -16,6 +16,7 @@ from transformers.trainer_utils import get_last_checkpoint
 
 from wdsctl.core.directories import resolve_parent
 from wdsctl.core.errors import LoaderError, UsageError
+from wdsctl.core.file_limits import MAX_INDEX_BYTES, read_whole
 from wdsctl.core.files import write_pieces
 from wdsctl.core.safe_open import open_named
 from wdsctl.loader.integrations.dcp import WholeJob
@@ -139,7 +140,7 @@ class LoaderStateCallback(TrainerCallback):  # type: ignore[misc] # transformers
         path = os.path.join(folder, STATE_FILE)
         try:
             with open_named(path) as file:
-                states = file.read().decode()
+                states = read_whole(file, path, MAX_INDEX_BYTES).decode()
         except FileNotFoundError as error:
             raise LoaderError(
                 f"the checkpoint of step {state.global_step} has no state of the loader",

@@ -58,7 +58,6 @@ ReadShard = Callable[[int, int], bytes]
 
 _BLOCK_SAMPLES = 1024  # whose places are looked up at once
 _PART_OF_ERROR = re.compile(r"part '([^']*)'")
-_MAX_DIMENSIONS = 64  # of a tensor in torch; stored kinds may have been edited
 
 
 def open_load_check(target: LoadTarget) -> DatasetLoadCheck:
@@ -290,7 +289,8 @@ def _stand_in_value(kind: Any) -> Any:
     if isinstance(kind, str):
         return None if kind == "NoneType" else type(kind, (), {})()
     if kind[0] == "tensor":
-        return torch.zeros((1,) * min(kind[1], _MAX_DIMENSIONS), dtype=getattr(torch, kind[2]))
+        dtype = getattr(torch, kind[2], None)  # of a ledger that may come from a store
+        return torch.zeros((1,) * kind[1], dtype=dtype if isinstance(dtype, torch.dtype) else None)
     return {name: _stand_in_value(each) for name, each in kind[1]}
 
 

@@ -18,6 +18,7 @@ from wdsctl.core.dataset.config import DatasetConfig, read_config_text
 from wdsctl.core.dataset.location import DatasetLocation, data_folders
 from wdsctl.core.energon.meta import find_meta_file
 from wdsctl.core.errors import SampleFailed, UsageError
+from wdsctl.core.file_limits import read_whole
 from wdsctl.core.safe_open import open_named
 from wdsctl.core.samples.types import CRUDE, is_custom_type
 from wdsctl.core.yaml_files.document import parse_yaml
@@ -195,7 +196,7 @@ def _execute_file(path: str, text: bytes) -> dict[str, Any]:
 def _read_code(path: str) -> bytes:
     try:
         with open_named(path) as file:
-            return file.read()
+            return read_whole(file, path)
     except OSError as error:
         message = f"cannot read the code that dataset.yaml names: {error.strerror or error}"
         raise UsageError(message, where=path, hint="put the file next to dataset.yaml", code="WDS222") from error

@@ -234,7 +234,7 @@ class _ProcessCache:
         path = self._cached_path(digest)
         try:
             with open(path, "rb") as file:
-                data = file.read()
+                data = file.read(entry.size + 1)
             os.utime(path)  # for the eviction order
         except OSError:
             return None

@@ -197,9 +197,9 @@ def write_cached_unit(folder: str, unit: int, parts: Sequence[bytes]) -> None:
 
 def read_unit(folder: str, unit: int, sizes: Sequence[int]) -> list[bytes] | None:
     """The parts of a unit, which must have these sizes; None for a damaged file. Raises OSError."""
-    with open(os.path.join(folder, unit_file_name(unit)), "rb") as file:
-        data = file.read()
     start = _UNIT_HEADER.size + 8 * len(sizes)
+    with open(os.path.join(folder, unit_file_name(unit)), "rb") as file:
+        data = file.read(start + sum(sizes) + 1)
     if len(data) != start + sum(sizes):
         return None
     magic, checksum, count, _ = _UNIT_HEADER.unpack_from(data)

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import ipc
 
+from wdsctl.core import file_limits
 from wdsctl.core.errors import DatasetError
 from wdsctl.core.importers.common import arrow, arrow_checks, parquet_pages
 
@@ -210,7 +211,7 @@ def test_page_headers_state_what_pages_hold(tmp_path: Path, version: str, compre
 def test_page_with_too_large_size_is_refused_before_it_is_unpacked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(arrow_checks, "MIN_UNPACKED_BYTES", 1 << 20)
+    monkeypatch.setattr(file_limits, "MIN_UNPACKED_BYTES", 1 << 20)
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"x": [bytes(4 << 20)]}), path, compression="zstd", use_dictionary=False)
 

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from wdsctl.core.dataset.config import DatasetConfig
 from wdsctl.core.errors import DatasetError, Finding, InputError, WdsctlError
+from wdsctl.core.file_limits import MAX_INDEX_BYTES
 from wdsctl.core.importers.common import values as given
 from wdsctl.core.importers.common.files import extension_of_name
 from wdsctl.core.importers.common.folder_files import (
@@ -38,7 +39,6 @@ from wdsctl.core.text import path_for_message, pluralize
 
 _TRANSCRIPT_ENDING = ".trans.txt"
 _TABLE, _WAVS = "metadata.csv", "wavs"
-_MAX_TRANSCRIPT_BYTES = 1 << 30
 _PROBED_FOLDERS = 500
 _SPLIT_FOLDER = re.compile("(train|dev|test)([-_].*)?")
 _UTTERANCE = re.compile(r"([0-9]+)-([0-9]+)-[0-9]+")
@@ -128,7 +128,7 @@ class _SpeechFolder:
         folder = f"{_WAVS}/" if self.has_table else path[: path.rfind("/") + 1]
         found = (_SPLIT_FOLDER.fullmatch(name) for name in path.split("/")[:-1])
         split = next((each[1] for each in found if each), "")
-        text = self.files.read(path, _MAX_TRANSCRIPT_BYTES).removeprefix(b"\xef\xbb\xbf")
+        text = self.files.read(path, MAX_INDEX_BYTES).removeprefix(b"\xef\xbb\xbf")
         shown = path_for_message(os.path.join(self.files.root, path))
         for number, line in enumerate(text.split(b"\n"), 1):
             row = line.decode("utf-8", "surrogateescape").strip("\r")

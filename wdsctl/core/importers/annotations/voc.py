@@ -19,6 +19,7 @@ from xml.parsers import expat
 
 from wdsctl.core.dataset.config import DatasetConfig
 from wdsctl.core.errors import DatasetError, Finding, InputError, WdsctlError
+from wdsctl.core.file_limits import MAX_DOCUMENT_BYTES
 from wdsctl.core.importers.common import values as given
 from wdsctl.core.importers.common.files import extension_of_name
 from wdsctl.core.importers.common.folder_files import (
@@ -143,7 +144,7 @@ class _VocFolder:
         self._lists |= names
         found: dict[str, str] = {}
         for path, split in names.items():
-            for line in self.files.read(path, 1 << 30).decode("utf-8-sig", "surrogateescape").splitlines():
+            for line in self.files.read(path, MAX_DOCUMENT_BYTES).decode("utf-8-sig", "surrogateescape").splitlines():
                 stem = line.strip()
                 if stem and found.setdefault(stem, split) != split:
                     self._twice.append(stem)

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from wdsctl.core.dataset.config import DatasetConfig
 from wdsctl.core.errors import DatasetError, Finding, InputError, WdsctlError
+from wdsctl.core.file_limits import MAX_DOCUMENT_BYTES
 from wdsctl.core.importers.common import values as given
 from wdsctl.core.importers.common.files import extension_of_name
 from wdsctl.core.importers.common.folder_files import (
@@ -165,7 +166,7 @@ class _YoloFolder:
                 continue
             self._list_files.append(name)
             folder = os.path.dirname(name)
-            for line in self.files.read(name, 1 << 30).decode("utf-8-sig", "surrogateescape").splitlines():
+            for line in self.files.read(name, MAX_DOCUMENT_BYTES).decode("utf-8-sig", "surrogateescape").splitlines():
                 path = line.strip()
                 if os.path.isabs(path):
                     path = os.path.relpath(path, source_files.absolute(self.files.root))

@@ -276,7 +276,7 @@ def _stream_batches(mapped: Any, path: str) -> Iterator[Any]:
         except StopIteration:
             break
     mapped.seek(mapped.size() - len(_END_OF_STREAM))
-    if mapped.read() != _END_OF_STREAM:
+    if mapped.read(len(_END_OF_STREAM)) != _END_OF_STREAM:
         raise ValueError("the stream is truncated between two batches")
 
 

@@ -14,12 +14,11 @@ from typing import Any
 import numpy as np
 
 from wdsctl.core.errors import DatasetError
+from wdsctl.core.file_limits import MAX_UNPACKED_RATIO, MIN_UNPACKED_BYTES, RAISE_LIMITS_HINT, stream_limit
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message
 
 MAX_DEPTH = 64  # levels of nested columns: Python's stack and pyarrow's readers are recursive
-MIN_UNPACKED_BYTES = 256 << 20  # of any file, however small
-MAX_UNPACKED_RATIO = 1024  # bytes that come out of each byte of a larger file
 ROW_BYTES = 1024  # counted for a row, whose values may be nulls that take no space in the file
 VALUE_BYTES = 16  # counted for a value of a list
 
@@ -29,7 +28,7 @@ _OLD_COMPRESSION = b"ARROW:experimental_compression"  # by Arrow 0.17
 
 def allowed_bytes(path: str) -> int:
     """How much may come out of a file. Raises OSError."""
-    return max(MIN_UNPACKED_BYTES, MAX_UNPACKED_RATIO * source_files.stat_file(path).size)
+    return stream_limit(source_files.stat_file(path).size)
 
 
 def check_unpacked_size(used: int, allowed: int, path: str) -> None:
@@ -38,7 +37,8 @@ def check_unpacked_size(used: int, allowed: int, path: str) -> None:
         raise DatasetError(
             f"more than {allowed >> 20:,} MiB come out of this file: at most {MAX_UNPACKED_RATIO:,} times its size are "
             f"read, and {MIN_UNPACKED_BYTES >> 20} MiB of any file; a row counts as {ROW_BYTES:,} bytes or more",
-            hint="if its data are valid, write it again without compression and without dictionary encoding",
+            hint="if its data are valid, write it again without compression and without dictionary encoding; or "
+            f"{RAISE_LIMITS_HINT}",
             where=path_for_message(path),
             code="WDS233",
         )

@@ -17,6 +17,7 @@ from typing import IO, Any, BinaryIO, cast
 
 from wdsctl.core.dataset.shard_names import UNPACK_COMMANDS
 from wdsctl.core.errors import translate_os_errors
+from wdsctl.core.file_limits import RAISE_LIMITS_HINT, stream_limit, unpacked_size_error
 from wdsctl.core.importers.common.arrow import import_arrow_module
 from wdsctl.core.importers.protocol import damaged_file_error
 from wdsctl.core.storage import source_files
@@ -50,19 +51,30 @@ def open_decompressed(path: str) -> IO[bytes]:
         open_stream = partial(arrow.input_stream, compression=packed)
     file = source_files.open_file(path)
     try:
-        return cast("IO[bytes]", _Decompressor(open_stream(file), file))
+        return cast("IO[bytes]", _Decompressor(open_stream(file), file, path))
     except BaseException:  # also on Ctrl-C: no caller can close the file yet
         file.close()
         raise
 
 
 class _Decompressor:
-    """A stream of the content of a file that closes the file, which the libraries' streams leave open."""
+    """A stream of the content of a file that closes the file, which the libraries' streams leave open.
 
-    def __init__(self, stream: Any, file: BinaryIO) -> None:
+    Reading raises DatasetError WDS233 if more comes out of the file than `stream_limit` allows.
+    """
+
+    def __init__(self, stream: Any, file: BinaryIO, path: str) -> None:
         self._stream = stream
         self._file = file
-        self.read = stream.read
+        self._path = path
+        self._allowed = self._left = stream_limit(source_files.stat_file(path).size)
+
+    def read(self, size: int) -> bytes:
+        data: bytes = self._stream.read(size)
+        self._left -= len(data)
+        if self._left < 0:
+            raise unpacked_size_error(self._allowed, self._path, hint=f"unpack it first; or {RAISE_LIMITS_HINT}")
+        return data
 
     def __enter__(self) -> _Decompressor:
         return self

@@ -16,7 +16,8 @@ from typing import Generic, NamedTuple, TypeVar
 
 from wdsctl.core.dataset.raw_folder_walk import LITTER_NAMES
 from wdsctl.core.dataset.shard_names import UNPACK_COMMANDS
-from wdsctl.core.errors import DatasetError, Finding, WdsctlError, translate_os_errors
+from wdsctl.core.errors import Finding, WdsctlError, translate_os_errors
+from wdsctl.core.file_limits import read_whole
 from wdsctl.core.importers.common.files import extension_of_name
 from wdsctl.core.importers.common.samples import SourceSample, failed_sample, row_number_key
 from wdsctl.core.importers.protocol import FilePart
@@ -219,18 +220,10 @@ class FolderFiles:
         return FilePart(name, full_path, 0, size, self.root)
 
     def read(self, path: str, max_bytes: int) -> bytes:
-        """The content of a small file. Raises DatasetError WDS233 if it is larger, StorageError."""
+        """The content of a small file. Raises InputError WDS421 if it is larger, StorageError."""
         full_path = os.path.join(self.root, path)
         with translate_os_errors(full_path, "read"), source_files.open_file(full_path) as file:
-            data = file.read(max_bytes + 1)
-        if len(data) > max_bytes:
-            raise DatasetError(
-                f"the annotation file has more than {max_bytes:,} bytes",
-                hint="check the content of the file: annotations of one image are smaller",
-                where=path_for_message(full_path),
-                code="WDS233",
-            )
-        return data
+            return read_whole(file, full_path, max_bytes)
 
 
 Row = TypeVar("Row")

@@ -10,9 +10,11 @@ import bz2
 import struct
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from mmap import mmap
 from typing import Any, NamedTuple
 
 from wdsctl.core.errors import DatasetError, UsageError, WdsctlError, translate_os_errors
+from wdsctl.core.file_limits import MAX_TABLE_BYTES, check_whole_size, held_limit, unpacked_size_error
 from wdsctl.core.importers.common import arrow
 from wdsctl.core.importers.common.samples import SourceRow
 from wdsctl.core.shards.in_place.errors import ShardFormatError
@@ -150,10 +152,15 @@ COMPRESSIONS = ("zstd", "gz", "bz2", "br", "snappy")
 
 _MAX_SHARD_BYTES = 1 << 32  # offsets have 32 bits
 
-MAX_UNSIZED_BYTES = 1 << 30  # limit for data whose decompressed size is not stored
+
+def read_packed(path: str) -> bytes | memoryview:
+    """The bytes of a compressed shard; of a local one, read when they are used. Raises InputError WDS421."""
+    data = map_shard_file(path)
+    check_whole_size(len(data), path, MAX_TABLE_BYTES)
+    return memoryview(data) if isinstance(data, mmap) else data[:]
 
 
-def decompress(data: bytes, algorithm: str, size: int, path: str) -> bytes:
+def decompress(data: bytes | memoryview, algorithm: str, size: int, path: str) -> bytes:
     """Decompress `data` to exactly `size` bytes. `algorithm` may end with a level after a colon.
 
     Raises DatasetError WDS233 if the data are damaged, or decompress to more or fewer bytes; WDS234 if the algorithm is
@@ -169,6 +176,8 @@ def decompress(data: bytes, algorithm: str, size: int, path: str) -> bytes:
         )
     if not 0 <= size <= _MAX_SHARD_BYTES:
         raise _damaged_error(f"it has {size:,} bytes unpacked, too many for its 32-bit offsets", path)
+    if size > held_limit(len(data)):
+        raise unpacked_size_error(held_limit(len(data)), path)
     try:
         plain = _read_decompressed(data, kind, size)
     except (OSError, ValueError, EOFError, zlib.error) as error:
@@ -180,25 +189,26 @@ def decompress(data: bytes, algorithm: str, size: int, path: str) -> bytes:
     return plain
 
 
-def decompress_zstd(data: bytes, path: str, size: int | None = None) -> bytes:
-    """Decompress zstd `data`; if `size` is unknown, to at most 1 GiB, as a limit for decompression bombs.
+def decompress_zstd(data: bytes | memoryview, path: str, size: int | None = None) -> bytes:
+    """Decompress zstd `data`; if `size` is unknown, to at most what `held_limit` allows.
 
     Raises as `decompress`.
     """
     if size is not None:
         return decompress(data, "zstd", size, path)
+    limit = held_limit(len(data))
     try:
-        plain = _read_decompressed(data, "zstd", MAX_UNSIZED_BYTES)
+        plain = _read_decompressed(data, "zstd", limit)
     except (OSError, ValueError, EOFError) as error:
         if isinstance(error, UsageError):
             raise
         raise _damaged_error(str(error), path) from error
-    if len(plain) > MAX_UNSIZED_BYTES:
-        raise _damaged_error("it unpacks to more than 1 GiB", path)
+    if len(plain) > limit:
+        raise unpacked_size_error(limit, path)
     return plain
 
 
-def _read_decompressed(data: bytes, kind: str, size: int) -> bytes:
+def _read_decompressed(data: bytes | memoryview, kind: str, size: int) -> bytes:
     """Decompress at most `size + 1` bytes: the caller detects data that are too long, at no cost in memory."""
     if kind in ("gz", "bz2"):
         unpacker = zlib.decompressobj(wbits=31) if kind == "gz" else bz2.BZ2Decompressor()
@@ -215,7 +225,7 @@ def _read_decompressed(data: bytes, kind: str, size: int) -> bytes:
         return bytes(stream.read(size + 1))
 
 
-def _snappy_size(data: bytes) -> int:
+def _snappy_size(data: bytes | memoryview) -> int:
     """The size at the beginning of raw Snappy data, a varint; -1 if invalid.
 
     Source: google/snappy, format_description.txt.

@@ -14,16 +14,16 @@ from typing import Any, BinaryIO, NamedTuple, Protocol
 
 from wdsctl.core.dataset.shard_names import UNPACK_COMMANDS
 from wdsctl.core.errors import DatasetError, InputError, UsageError, WdsctlError, translate_os_errors
+from wdsctl.core.file_limits import MAX_LINE_BYTES, long_line_error, scale_limit
 from wdsctl.core.importers.common.compressed import open_text_file
 from wdsctl.core.importers.common.samples import SourceRow
 from wdsctl.core.importers.common.source import RowCheckpoints, RowPosition
 from wdsctl.core.importers.protocol import Options
+from wdsctl.core.json_text import read_json
 from wdsctl.core.samples.fields import did_you_mean
 from wdsctl.core.storage import source_files
 from wdsctl.core.tar_header import detect_compression
 from wdsctl.core.text import path_for_message
-
-MAX_LINE_BYTES = 1 << 30  # limit that keeps a file without line ends from filling the memory
 
 _UTF16_BOMS = {"utf-16-le": codecs.BOM_UTF16_LE, "utf-16-be": codecs.BOM_UTF16_BE}
 _UTF16_LINE_ENDS = {"utf-16-le": b"\n\0", "utf-16-be": b"\0\n"}
@@ -104,28 +104,24 @@ def iter_lines(
 ) -> Iterator[tuple[bytes, int, int]]:
     """Yield (line with its line end, offset of the next line, number of the next line). Skips a byte order mark.
 
-    Raises DatasetError WDS232 for a line of more than 1 GiB.
+    Raises DatasetError WDS232 for a line of more than 64 MiB.
     """
     is_utf16 = encoding in _UTF16_BOMS
     bom = _UTF16_BOMS.get(encoding, codecs.BOM_UTF8)
-    while line := _read_utf16_line(file, encoding) if is_utf16 else file.readline(MAX_LINE_BYTES):
-        if len(line) >= MAX_LINE_BYTES and not line.endswith((b"\n", b"\n\0")):
-            raise DatasetError(
-                f"line {number:,} is longer than 1 GiB",
-                hint="check the type of the file with `file`: the content may not be lines of text",
-                where=path_for_message(path),
-                code="WDS232",
-            )
+    limit = scale_limit(MAX_LINE_BYTES)
+    while line := _read_utf16_line(file, encoding, limit) if is_utf16 else file.readline(limit):
+        if len(line) >= limit and not line.endswith((b"\n", b"\n\0")):
+            raise long_line_error(f"line {number:,}", limit, path)
         text = line if offset else line.removeprefix(bom)
         offset += len(line)
         number += 1
         yield text, offset, number
 
 
-def _read_utf16_line(file: BinaryIO, encoding: str) -> bytes:
+def _read_utf16_line(file: BinaryIO, encoding: str, limit: int) -> bytes:
     """Read up to the next line end in UTF-16. The byte 0x0A is half of other characters too."""
     line = b""
-    while len(line) < MAX_LINE_BYTES and (piece := file.readline(MAX_LINE_BYTES - len(line))):
+    while len(line) < limit and (piece := file.readline(limit - len(line))):
         line += piece
         if encoding == "utf-16-le" and line.endswith(b"\n") and len(line) % 2:
             line += file.read(1)
@@ -231,8 +227,8 @@ class JsonFile:
     def parse(self, start: int, stop: int) -> Any:
         """Parse the value in a range of bytes. The search finds ranges in bytes; only this checks for valid UTF-8."""
         try:
-            return json.loads(self._data[start:stop])
-        except (ValueError, RecursionError) as error:
+            return read_json(self._data[start:stop])
+        except ValueError as error:
             why = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
             raise self._damaged_error(why, start) from error
 

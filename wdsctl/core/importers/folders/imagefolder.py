@@ -10,7 +10,6 @@ https://arxiv.org/abs/1804.03209 (Speech Commands, whose splits are lists of fil
 
 from __future__ import annotations
 
-import io
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from itertools import islice
 from wdsctl.core.dataset.config import DatasetConfig
 from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.errors import Finding, InputError, Severity, WdsctlError, translate_os_errors
+from wdsctl.core.file_limits import iter_lines
 from wdsctl.core.importers.class_names import read_class_names
 from wdsctl.core.importers.common import values as given
 from wdsctl.core.importers.common.files import extension_of_name
@@ -312,10 +312,7 @@ def _read_split_lists(root: str, top: str) -> dict[str, str]:
     for name, split in _SPLIT_LISTS.items():
         path = os.path.join(root, f"{top}{name}")
         if source_files.is_file(path):
-            with (
-                translate_os_errors(path, "read"),
-                source_files.open_file(path) as data,
-                io.TextIOWrapper(data, encoding="utf-8", errors="surrogateescape") as file,
-            ):
-                found.update((line.strip(), split) for line in file if line.strip())
+            with translate_os_errors(path, "read"), source_files.open_file(path) as file:
+                lines = (line.decode("utf-8", "surrogateescape").strip() for line in iter_lines(file, path))
+                found.update((line, split) for line in lines if line)
     return found

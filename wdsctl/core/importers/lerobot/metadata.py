@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from wdsctl.core.dataset.sequences import IMAGE, VALUE_DTYPES, VIDEO
 from wdsctl.core.errors import DatasetError, InputError, translate_os_errors
+from wdsctl.core.file_limits import iter_lines
 from wdsctl.core.importers.common import arrow
 from wdsctl.core.importers.common.files import resolve_reference
 from wdsctl.core.importers.protocol import damaged_file_error, read_json_object
@@ -205,7 +206,7 @@ def _read_episodes_v2(root: str, info: Mapping[str, Any], videos: list[str]) -> 
 
 def _read_lines(path: str) -> Iterator[dict[str, Any]]:
     with translate_os_errors(path, "read"), source_files.open_file(path) as file:
-        for number, line in enumerate(file, 1):
+        for number, line in enumerate(iter_lines(file, path), 1):
             if not line.strip():
                 continue
             try:

@@ -19,6 +19,7 @@ import numpy as np
 
 from wdsctl.core.array_types import Int64Array
 from wdsctl.core.errors import Finding, Severity
+from wdsctl.core.file_limits import scale_limit
 from wdsctl.core.samples.naming import split_name
 from wdsctl.core.shards.in_place.errors import damaged, unsupported
 from wdsctl.core.shards.in_place.ranges import read_values
@@ -45,6 +46,7 @@ _METHODS = {
     95: "compressed with xz",
 }
 _ZIP64_EXTRA = 1
+_MAX_DIRECTORY_BYTES = 512 << 20  # of some million entries
 _CRC_BYTES = 4 << 20  # bytes per read
 _MAX_U16, _MAX_U32 = (1 << 16) - 1, (1 << 32) - 1
 
@@ -186,6 +188,10 @@ def _find_directory(read: ReadBytes, size: int) -> tuple[int, int, int]:
         raise damaged("its central directory lies outside the archive")
     if start + length < end:
         raise unsupported("there are bytes before the archive, or between its central directory and its end")
+    if length > scale_limit(_MAX_DIRECTORY_BYTES):
+        raise unsupported(
+            f"its central directory has {length:,} bytes, more than {scale_limit(_MAX_DIRECTORY_BYTES):,}"
+        )
     if count * _ENTRY.size > length:
         raise damaged(f"its central directory of {length:,} bytes cannot hold {count:,} entries")
     return count, length, start

@@ -23,6 +23,7 @@ from wdsctl.core.dataset.shard_names import COMPRESSED_TAR_SUFFIXES, expand_brac
 from wdsctl.core.energon.meta import JSONL_INDEX_SUFFIX
 from wdsctl.core.energon.split_yaml import collapse_ranges, format_split_yaml
 from wdsctl.core.errors import DatasetError, InputError, UsageError, translate_os_errors
+from wdsctl.core.file_limits import iter_lines
 from wdsctl.core.files import make_folder, write_pieces, write_text
 from wdsctl.core.safe_open import open_named
 from wdsctl.core.shards.list import some_shards
@@ -86,7 +87,7 @@ def prepare_jsonl(path: str | Path | EPath) -> int:
     _check_root(root)
     starts, position = [], 0
     with translate_os_errors(root, "read"), open_named(root) as file:
-        for number, line in enumerate(file, 1):
+        for number, line in enumerate(iter_lines(file, root), 1):
             text = line.strip()
             if text and not (text.startswith(b"{") and text.endswith(b"}")):
                 where = f"{root}:{number}"
