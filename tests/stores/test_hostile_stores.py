@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tests.stores.servers import AZURE_ACCOUNT, AZURE_KEY, Store, in_use, s3_settings
-from wdsctl.core.errors import WdsctlError
-from wdsctl.core.storage import http_client
+from wdsctl.core.errors import PermissionDenied, WdsctlError
+from wdsctl.core.storage import http_client, hub_ranges
 from wdsctl.core.storage.objects import ObjectStore
 from wdsctl.core.storage.remote import FsspecStorage
 from wdsctl.core.storage.remote_errors import RetryPolicy
@@ -36,6 +36,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     do_HEAD = do_GET  # noqa: N815 - its name in the standard library
 
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.do_GET()
+
     def log_message(self, *_: Any) -> None:
         pass
 
@@ -56,11 +60,16 @@ def _settings(kind: str, endpoint: str) -> dict[str, str]:
         return s3_settings(endpoint)
     if kind == "gs":
         return {"STORAGE_EMULATOR_HOST": endpoint, "FSSPEC_GS_TOKEN": "anon", "FSSPEC_GCS_TOKEN": "anon"}
+    if kind == "hf":
+        return {"HF_ENDPOINT": endpoint, "FSSPEC_HF_ENDPOINT": endpoint, "HF_HUB_DISABLE_TELEMETRY": "1"}
     account = f"DefaultEndpointsProtocol=http;AccountName={AZURE_ACCOUNT};AccountKey={AZURE_KEY}"
     return {"AZURE_STORAGE_CONNECTION_STRING": f"{account};BlobEndpoint={endpoint}/{AZURE_ACCOUNT};"}
 
 
-@pytest.fixture(params=["s3", "gs", "az"])
+_ROOTS = {"hf": "hf://datasets/tests/data"}
+
+
+@pytest.fixture(params=["s3", "gs", "az", "hf"])
 def store(request: pytest.FixtureRequest) -> Iterator[tuple[_Server, str]]:
     """A server, and the URL of a bucket in it."""
     kind = request.param
@@ -68,14 +77,27 @@ def store(request: pytest.FixtureRequest) -> Iterator[tuple[_Server, str]]:
         server.requests = []
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
-        endpoint, url = f"http://127.0.0.1:{server.server_port}", f"{kind}://bucket"
+        endpoint, url = f"http://127.0.0.1:{server.server_port}", _ROOTS.get(kind, f"{kind}://bucket")
         with in_use(Store(kind, endpoint, url, _settings(kind, endpoint))):
             yield server, url
         server.shutdown()
         thread.join()
 
 
+def _answer_hub(handler: _Handler) -> bool:
+    """Answer a request of the Hub's interface for a repository with the file `x`."""
+    if not handler.path.startswith("/api/"):
+        return False
+    has_files = "/paths-info/" in handler.path or "/tree/" in handler.path
+    file = {"type": "file", "oid": "1" * 40, "size": 10, "path": "x"}
+    repository = {"id": "tests/data", "sha": "c" * 40, "private": False, "tags": [], "siblings": []}
+    handler.send_json([file] if has_files else repository)
+    return True
+
+
 def _send_without_end(handler: _Handler) -> None:
+    if _answer_hub(handler):
+        return
     if handler.path.endswith("/storageLayout") or ("alt=media" not in handler.path and "/storage/v1/" in handler.path):
         handler.send_json({"name": "bucket/x", "generation": "1", "size": "10"})
         return
@@ -101,6 +123,7 @@ def test_range_ends_at_its_size(store: tuple[_Server, str]) -> None:
     assert 0 < server.sent_mebibytes < 100
 
 
+@pytest.mark.parametrize("store", ["s3", "gs", "az"], indirect=True)
 def test_whole_object_ends_at_limit(store: tuple[_Server, str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_client, "MAX_WHOLE_BYTES", 4 << 20)
     server, url = store
@@ -131,7 +154,7 @@ def test_list_whose_pages_do_not_end_is_refused(store: tuple[_Server, str]) -> N
     assert len(server.requests) < 100
 
 
-@pytest.mark.parametrize("store", ["s3", "gs"], indirect=True)
+@pytest.mark.parametrize("store", ["s3", "gs", "hf"], indirect=True)
 def test_store_cannot_redirect_to_private_address(store: tuple[_Server, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """The address of the server counts as public here."""
     server, url = store
@@ -140,12 +163,53 @@ def test_store_cannot_redirect_to_private_address(store: tuple[_Server, str], mo
         return host == "127.0.0.1"
 
     def respond(handler: _Handler) -> None:
-        handler.start(307, Location=f"http://localhost:{server.server_port}/secret", Content_Length="0")
+        if not _answer_hub(handler):
+            handler.start(307, Location=f"http://localhost:{server.server_port}/secret", Content_Length="0")
 
     monkeypatch.setattr(http_client, "_is_public", is_public)
+    monkeypatch.setattr(hub_ranges, "_is_connection_public", lambda response: response.url.host == "127.0.0.1")
     server.respond = respond
     storage = FsspecStorage(url, retry_policy=_ONCE)
     with pytest.raises(WdsctlError, match="redirects to localhost"):
         storage.read(f"{url}/x", 0, 10)
     storage.close()
     assert "/secret" not in server.requests
+
+
+@pytest.mark.parametrize("store", ["hf"], indirect=True)
+def test_hub_may_redirect_to_another_server_which_gets_no_token(
+    store: tuple[_Server, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    server, url = store
+    tokens: list[tuple[str, str | None]] = []
+
+    def respond(handler: _Handler) -> None:
+        if _answer_hub(handler):
+            return
+        tokens.append((handler.path, handler.headers.get("Authorization")))
+        if handler.path == "/cdn":
+            handler.start(206, Content_Length="10")
+            handler.wfile.write(b"0123456789")
+        else:
+            handler.start(302, Location=f"http://localhost:{server.server_port}/cdn", Content_Length="0")
+
+    server.respond = respond
+    storage = FsspecStorage(url, retry_policy=_ONCE)
+    assert storage.read(f"{url}/x", 0, 10) == b"0123456789"
+    storage.close()
+    assert [token for path, token in tokens if path == "/cdn"] == [None]
+    assert [token for path, token in tokens if path != "/cdn"] == ["Bearer hf_secret"]
+
+
+@pytest.mark.parametrize("store", ["hf"], indirect=True)
+def test_error_of_hub_is_that_of_its_driver(store: tuple[_Server, str]) -> None:
+    server, url = store
+
+    def respond(handler: _Handler) -> None:
+        if not _answer_hub(handler):
+            handler.start(401, X_Error_Code="GatedRepo", Content_Length="0")
+
+    server.respond = respond
+    with pytest.raises(PermissionDenied):
+        FsspecStorage(url, retry_policy=_ONCE).read(f"{url}/x", 0, 10)

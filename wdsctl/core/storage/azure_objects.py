@@ -15,6 +15,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
+from wdsctl.core.storage.answer_limits import GRACE_SECONDS, MAX_WHOLE_BYTES, MIN_BYTES_PER_SECOND
 from wdsctl.core.storage.filesystem import begin_call, run_call
 from wdsctl.core.storage.object_drivers import (
     BodyStream,
@@ -25,7 +26,6 @@ from wdsctl.core.storage.object_drivers import (
 )
 from wdsctl.core.storage.remote_errors import etag_number, ignored_range_error
 
-MAX_WHOLE_BYTES = 64 << 20  # of a blob that is read without a range
 _METADATA = {"is_directory": "false"}  # by which adlfs tells blobs from folders
 
 
@@ -59,8 +59,6 @@ def _check_length(path: str, limit: int, response: Any) -> None:
 
 
 def _seconds_for(size: int) -> float:
-    from wdsctl.core.storage.http_client import GRACE_SECONDS, MIN_BYTES_PER_SECOND
-
     return GRACE_SECONDS + size / MIN_BYTES_PER_SECOND
 
 

@@ -11,7 +11,6 @@ import re
 import socket
 from collections.abc import Awaitable, Callable
 from functools import lru_cache
-from ipaddress import IPv6Address, ip_address
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -28,13 +27,17 @@ from aiohttp import (
 from yarl import URL
 
 from wdsctl.core.errors import InputError, StorageError
+from wdsctl.core.storage.answer_limits import (
+    GRACE_SECONDS,
+    HEADER_SECONDS,
+    MAX_WHOLE_BYTES,
+    MIN_BYTES_PER_SECOND,
+    REDIRECT_HINT,
+    is_public_address,
+    redirect_message,
+)
 from wdsctl.core.storage.remote_errors import ignored_range_error
 from wdsctl.core.urls import redact_secrets
-
-MAX_WHOLE_BYTES = 64 << 20  # of an answer to a request without a range: lists of files, catalog pointers
-HEADER_SECONDS = 120.0  # until the headers of an answer are complete
-GRACE_SECONDS = 60.0  # in which an answer may be slower than this:
-MIN_BYTES_PER_SECOND = 1024
 
 _RANGE = re.compile(r"bytes=([0-9]*)-([0-9]+)")
 _HARMLESS_HEADERS = frozenset({"accept", "accept-encoding", "range", "user-agent"})
@@ -119,10 +122,10 @@ class CheckedResolver(ThreadedResolver):
 
     async def resolve(self, host: str, *args: Any, **options: Any) -> Any:
         found = await super().resolve(host, *args, **options)
-        self.are_public[host] = is_public = all(_is_public_address(each["host"]) for each in found)
+        self.are_public[host] = is_public = all(is_public_address(each["host"]) for each in found)
         if host in self.public_only and not is_public:
             # No StorageError: aiohttp would take it for a network error, and it would be repeated.
-            raise InputError(_redirect_message(host), where=host, hint=_REDIRECT_HINT, code="WDS404")
+            raise InputError(redirect_message(host), where=host, hint=REDIRECT_HINT, code="WDS404")
         return found
 
 
@@ -165,14 +168,7 @@ async def check_redirect(resolver: CheckedResolver, redirect: TraceRequestRedire
         return
     resolver.public_only.add(host)
     if not await _is_public(host):
-        raise StorageError(_redirect_message(host), where=redact_secrets(str(redirect.url)), hint=_REDIRECT_HINT)
-
-
-_REDIRECT_HINT = "if you trust that server, pass its URL instead"
-
-
-def _redirect_message(host: str) -> str:
-    return f"the server redirects to {host}, an address of this machine or of a private network"
+        raise StorageError(redirect_message(host), where=redact_secrets(str(redirect.url)), hint=REDIRECT_HINT)
 
 
 _PAGE_PARAMETERS = ("pageToken", "continuation-token", "marker", "key-marker")
@@ -202,9 +198,4 @@ async def _is_public(host: str) -> bool:
         found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         return True
-    return all(_is_public_address(str(each[4][0])) for each in found)
-
-
-def _is_public_address(text: str) -> bool:
-    address = ip_address(text.partition("%")[0])
-    return ((address.ipv4_mapped or address) if isinstance(address, IPv6Address) else address).is_global
+    return all(is_public_address(str(each[4][0])) for each in found)

@@ -21,6 +21,7 @@ from wdsctl.core.storage.azure_objects import read_azure_range
 from wdsctl.core.storage.cache_layers import CachedFiles
 from wdsctl.core.storage.filesystem import MAX_CONCURRENT_REQUESTS, OpenRoot, begin_call, open_root, own_loop
 from wdsctl.core.storage.hedging import HedgePolicy, hedged, policy_for
+from wdsctl.core.storage.hub_ranges import is_hub, read_hub_range
 from wdsctl.core.storage.ranges import RangeRequest, plan_requests
 from wdsctl.core.storage.read_ahead import Fetch, ReadAhead
 from wdsctl.core.storage.remote_errors import (
@@ -126,12 +127,16 @@ class Prefetcher:
             finally:
                 future.cancel()  # after Ctrl-C; does nothing to a finished call
         self._counter.add(ReadCounts(requests=len(requests)))
-        answers: list[Any] = filesystem.cat_ranges(
-            [self.open().path(each.path) for each in requests],
-            [each.start for each in requests],
-            [each.stop for each in requests],
-            on_error="return",
-        )
+        paths = [self.open().path(each.path) for each in requests]
+        answers: list[Any]
+        if is_hub(filesystem):
+            ranges = zip(paths, requests, strict=True)
+            answers = [
+                call_or_error(partial(read_hub_range, filesystem, path, each.start, each.stop)) for path, each in ranges
+            ]
+        else:
+            starts, stops = [each.start for each in requests], [each.stop for each in requests]
+            answers = filesystem.cat_ranges(paths, starts, stops, on_error="return")
         self._counter.add(ReadCounts(bytes=sum(len(each) for each in answers if isinstance(each, bytes))))
         return answers
 
@@ -258,6 +263,8 @@ class Prefetcher:
             data: bytes
             if filesystem.async_impl:
                 data = await _read_range(filesystem, inner, request, self._checks.mark_of(request.path))
+            elif is_hub(filesystem):
+                data = read_hub_range(filesystem, inner, request.start, request.stop)
             else:
                 data = filesystem.cat_file(inner, start=request.start, end=request.stop)
             self._counter.add(ReadCounts(bytes=len(data)))

@@ -1,0 +1,108 @@
+"""Read ranges of files on the Hugging Face Hub, with the limits and checks that web servers have.
+
+The Hub redirects to servers for large files. The driver alone reads answers of any length, and follows redirects to any
+address.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from contextlib import closing
+from importlib import import_module
+from typing import Any
+
+from wdsctl.core.errors import StorageDown, StorageError
+from wdsctl.core.storage.answer_limits import (
+    GRACE_SECONDS,
+    MIN_BYTES_PER_SECOND,
+    REDIRECT_HINT,
+    is_public_address,
+    redirect_message,
+)
+from wdsctl.core.storage.remote_errors import ignored_range_error
+from wdsctl.core.urls import redact_secrets
+
+_MAX_REDIRECTS = 10
+_TIMEOUT_SECONDS = 30.0  # between two bytes
+_MAX_ERROR_BYTES = 1 << 20  # of an answer that is an error
+
+
+def is_hub(filesystem: Any) -> bool:
+    """Whether this is the driver of the Hub."""
+    return type(filesystem).__name__ == "HfFileSystem"
+
+
+def read_hub_range(filesystem: Any, path: str, start: int, stop: int) -> bytes:
+    """Read a range through `HfFileSystem`. Raises the errors of its package, and StorageError."""
+    client: Any = _driver_functions().get_session()
+    if not hasattr(client, "build_request"):  # before version 1
+        data: bytes = filesystem.cat_file(path, start=start, end=stop)
+        return data
+    headers = {
+        **filesystem._api._build_hf_headers(),  # noqa: SLF001 - so its own files do it
+        "Range": f"bytes={start}-{stop - 1}",
+        "Accept-Encoding": "identity",
+    }
+    request = client.build_request("GET", filesystem.url(path), headers=headers, timeout=_TIMEOUT_SECONDS)
+    was_public = False
+    for _ in range(_MAX_REDIRECTS):
+        with closing(client.send(request, stream=True, follow_redirects=False)) as response:
+            is_public = _is_connection_public(response)
+            if was_public and not is_public:
+                raise _redirect_error(request.url)
+            if response.next_request is None:
+                return _read(response, stop - start)
+            was_public, request = is_public, response.next_request  # without credentials for another server
+        if was_public and not _is_host_public(request.url.host):
+            raise _redirect_error(request.url)
+    raise StorageError("the server redirects without end", where=redact_secrets(str(request.url)), hint="try again")
+
+
+def _driver_functions() -> Any:
+    return import_module("huggingface_hub.utils")
+
+
+def _read(response: Any, limit: int) -> bytes:
+    is_error = response.status_code >= 400
+    begun, received = time.monotonic(), bytearray()
+    for piece in response.iter_raw():
+        received += piece
+        if is_error and len(received) > _MAX_ERROR_BYTES:
+            break
+        if not is_error and len(received) > limit:
+            stated = response.headers.get("Content-Length", "")
+            received_bytes = max(len(received), int(stated) if stated.isdecimal() else 0)
+            raise ignored_range_error(str(response.url), received_bytes, limit)
+        if time.monotonic() - begun > GRACE_SECONDS + len(received) / MIN_BYTES_PER_SECOND:
+            raise StorageDown(
+                f"only {len(received):,} bytes arrived in {GRACE_SECONDS:.0f} s",
+                where=redact_secrets(str(response.url)),
+                hint="check the network and the server, and run the same command again",
+            )
+    if is_error:
+        names = ("x-error-code", "x-error-message", "x-request-id", "retry-after", "www-authenticate", "content-type")
+        kept = {name: response.headers[name] for name in names if name in response.headers}
+        _driver_functions().hf_raise_for_status(
+            type(response)(response.status_code, headers=kept, content=bytes(received), request=response.request)
+        )
+    return bytes(received)
+
+
+def _is_connection_public(response: Any) -> bool:
+    """Whether the address that was connected to is public; that of a proxy says nothing, and counts so, too."""
+    stream = response.extensions.get("network_stream")
+    address = stream.get_extra_info("server_addr") if stream is not None else None
+    return _is_host_public(response.url.host) if address is None else is_public_address(str(address[0]))
+
+
+def _is_host_public(host: str) -> bool:
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return True  # no request reaches it
+    return all(is_public_address(str(each[4][0])) for each in found)
+
+
+def _redirect_error(url: Any) -> StorageError:
+    return StorageError(redirect_message(url.host), where=redact_secrets(str(url)), hint=REDIRECT_HINT)
