@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from wdsctl.core.views.sql_guard import AGGREGATE_FUNCTIONS, SCALAR_FUNCTIONS, Guard
+from wdsctl.core.views.sql_guard import AGGREGATE_FUNCTIONS, SCALAR_FUNCTIONS, SLOW_FUNCTIONS, Guard
 
 
 @pytest.fixture
@@ -22,6 +22,7 @@ def connection() -> Iterator[sqlite3.Connection]:
 def install_guard(connection: sqlite3.Connection) -> Guard:
     guard = Guard({"v_open": ("a", "b", "value")}, SCALAR_FUNCTIONS | AGGREGATE_FUNCTIONS)
     guard.install(connection)
+    guard.bound_functions(connection, dict(SLOW_FUNCTIONS))
     return guard
 
 
@@ -101,6 +102,30 @@ def test_slow_regular_expression_ends_at_query_deadline() -> None:
             connection.execute(f"SELECT '{'a' * 60}' REGEXP '(a|aa)+$b'").fetchall()
     assert time.monotonic() - guard.deadline_seconds < 5
     assert "takes longer than" in guard.function_error
+
+
+@pytest.mark.parametrize("pattern", ["a{2}b{3}", "[0-9]{500}_[0-9]{500}", "(a{500}|b{500}){500}", "a{0}"])
+def test_counts_of_regular_expression_beside_each_other_are_added(connection: sqlite3.Connection, pattern: str) -> None:
+    install_guard(connection)
+    assert connection.execute(f"SELECT '' REGEXP '{pattern}'").fetchone()
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "((a{1000}){1000}){1000}",
+        r"(\)a{2000}){2000}",
+        "([)]a{2000}){2000}",
+        "([]})]a{2000}){2000}",
+        "(?x)(a{2000}) #x\n {2000}",
+        "(?V1)([[a])]{2000}){2000}",
+    ],
+)
+def test_nested_counts_of_regular_expression_are_multiplied(connection: sqlite3.Connection, pattern: str) -> None:
+    guard = install_guard(connection)
+    with pytest.raises(sqlite3.OperationalError):
+        connection.execute(f"SELECT '' REGEXP '{pattern}'").fetchone()
+    assert "items" in guard.function_error
 
 
 @pytest.mark.parametrize(

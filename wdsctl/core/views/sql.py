@@ -17,6 +17,7 @@ from wdsctl.core.dataset.view_root import locate_view
 from wdsctl.core.errors import UsageError
 from wdsctl.core.index.first_use import ensure_catalog_exists
 from wdsctl.core.views.selections import read_view_samples
+from wdsctl.core.views.slow_calls import bound_calls
 from wdsctl.core.views.sql_errors import QUERY_ERRORS, Query, Token, timeout_error, was_interrupted
 from wdsctl.core.views.sql_guard import STEPS_PER_CHECK
 from wdsctl.core.views.sql_views import PER_SAMPLE_VIEWS, QueryConnection, open_query_connection
@@ -87,6 +88,7 @@ def _run_query(
         readable.guard.deadline_seconds = watch.end
         with _translate_errors(query, readable, watch, location):
             query.check_quoted_names(tokens, (*_known_names(readable), *_aliases(tokens)))
+            bound_calls(query, readable.guard, connection, text)
             cursor = connection.execute(text)
         if cursor.description is None:
             raise query.error("only reading is allowed", f"write a SELECT; {SQL_DOC} lists the views")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import cache
 from math import prod
 from typing import Any, Literal, NamedTuple
@@ -38,22 +38,24 @@ MAX_REGEXP_SECONDS = 10.0  # of one search of REGEXP: only catastrophic backtrac
 _MIN_REGEXP_SECONDS = 0.001
 
 MAX_REGEXP_CHARS = 10_000  # of a pattern: nothing bounds the time to compile it
-_BRACES = re.compile(r"\{[^{}]*\}")
-_MAX_REPEATS = 100_000
+_MAX_REGEXP_ITEMS = 1_000_000  # 0.7 s and 300 MB
+#: Whitespace is no item: with the flag x, a count applies to what precedes it.
+_REGEXP_ITEM = re.compile(r"\\.|\[\^?\]?(?:\\.|[^]\\])*\]|\{[^{}]*\}|\S", re.DOTALL)
+_OTHER_SYNTAX = re.compile(r"\(\?(?:#|[a-zA-Z0-9-]*[xV])")  # comments, the flag x, and nested sets of the flag V1
 #: SQLite stops a query only between two function calls, so the limits below bound the time of one call to seconds.
 MAX_SQL_VALUE_BYTES = 4 << 20  # of one value
-MAX_PATTERN_BYTES = 256  # of a pattern of LIKE or GLOB, which SQLite may compare at every byte of a value
 _MAX_COMPARISONS = 1 << 28  # of one call of replace, instr or trim: bytes of one text times bytes of the other
 _MAX_PRINTF_BYTES = MAX_SQL_VALUE_BYTES  # sum of the widths and precisions in a format
 _MAX_INT = (1 << 31) - 1  # SQLite's largest width
 _PRINTF_NUMBERS = re.compile(r"%([-+ #!,l*.0-9]+)")
 
-#: Steps of SQLite's virtual machine between two checks of the clock: 50 microseconds, or up to 500 calls of functions
-#: of the longest values.
-STEPS_PER_CHECK = 1_000
+#: Steps of SQLite's virtual machine between two checks of the clock: 5 microseconds, or some 20 calls of functions of
+#: the longest values. Fewer steps would make a query that only counts rows a third slower.
+STEPS_PER_CHECK = 100
 
-#: SQLite's functions whose time its limits do not bound, with their numbers of arguments.
-_SLOW_FUNCTIONS = (
+#: SQLite's functions whose time its limits do not bound, with their numbers of arguments. `bound_calls` says
+#: which of them a query may leave to SQLite: a call of ours takes 4 microseconds, 30 times as long.
+SLOW_FUNCTIONS = (
     ("printf", -1),
     ("format", -1),
     ("like", 2),
@@ -92,17 +94,21 @@ class Guard:
         self.columns_read: set[str] = set()  # columns that the query reads, in lower case
 
     def install(self, connection: sqlite3.Connection) -> None:
-        """Restrict the connection to what users may do."""
+        """Restrict the connection to what users may do. `bound_functions` is still to be called."""
         for name in TABLE_FUNCTIONS:  # on first use, SQLite adds them to its schema, which the guard would deny
             connection.execute(f"SELECT 1 FROM {name}('[]')").close()
         connection.create_function("regexp", 2, self._regexp, deterministic=True)
-        for name, count in _SLOW_FUNCTIONS:
-            connection.create_function(name, count, self._bounded(name, count), deterministic=True)
         _limit_values(connection)
         connection.set_authorizer(self._record_view_access)
         for name in self._view_accesses:
             connection.execute(f'EXPLAIN SELECT * FROM "{name}"').close()
         connection.set_authorizer(self._authorize)
+
+    def bound_functions(self, connection: sqlite3.Connection, names: Container[str]) -> None:
+        """Replace those of `SLOW_FUNCTIONS` that are in `names` by functions of bounded time."""
+        for name, count in SLOW_FUNCTIONS:
+            if name in names:
+                connection.create_function(name, count, self._bounded(name, count), deterministic=True)
 
     def _record_view_access(
         self, action: int, one: str | None, two: str | None, _: str | None, view: str | None
@@ -151,7 +157,7 @@ class Guard:
             # SQLite may make hundreds of calls before it looks at the clock.
             if time.monotonic() > self.deadline_seconds:
                 raise TimeoutError
-            if of_text and (size := _printf_bytes(arguments)) > _MAX_PRINTF_BYTES:
+            if of_text and (size := printf_bytes(arguments)) > _MAX_PRINTF_BYTES:
                 self.function_error = (
                     f"the format of {name}() has widths and precisions of {size:,} characters; "
                     f"the limit is {_MAX_PRINTF_BYTES:,}"
@@ -187,11 +193,10 @@ class Guard:
                 f"the regular expression has {len(str(pattern)):,} characters; the limit is {MAX_REGEXP_CHARS:,}"
             )
             raise ValueError(self.function_error)
-        counts = re.findall("[1-9][0-9]*", " ".join(_BRACES.findall(str(pattern))))
-        # Each repeat of nested counts is compiled by itself.
-        if prod(int(digits[:9]) for digits in counts) > _MAX_REPEATS:
+        if (items := _regexp_size(str(pattern))) > _MAX_REGEXP_ITEMS:
             self.function_error = (
-                f"the product of the counts in braces of the regular expression exceeds {_MAX_REPEATS:,}"
+                f"the counts in braces make the regular expression {items:,} items long; "
+                f"the limit is {_MAX_REGEXP_ITEMS:,}"
             )
             raise ValueError(self.function_error)
         left = max(_MIN_REGEXP_SECONDS, min(MAX_REGEXP_SECONDS, self.deadline_seconds - time.monotonic()))
@@ -205,6 +210,34 @@ class Guard:
         except (regex.error, RecursionError, OverflowError) as error:
             self.function_error = f"{pattern!r} is not a regular expression: {error}"
             raise
+
+
+def _regexp_size(pattern: str) -> int:
+    """The items of a regular expression, each as often as the counts around it say: `regex` compiles each repeat."""
+    items = _REGEXP_ITEM.findall(pattern)
+    if _OTHER_SYNTAX.search(pattern):
+        return prod(map(_count, items))
+    sizes, last = [0], 0  # items of each open group, and of the last item
+    for item in items:
+        if item == "(":
+            sizes.append(0)
+        elif item == ")":
+            last = sizes.pop()
+            sizes = sizes or [0]
+            sizes[-1] += last
+        elif item.startswith("{"):
+            sizes[-1] += last * (_count(item) - 1)
+            last *= _count(item)
+        else:
+            last = 1
+            sizes[-1] += 1
+    return sum(sizes)
+
+
+def _count(item: str) -> int:
+    """The largest count in braces; 1 for other items."""
+    digits = re.findall("[0-9]+", item) if item.startswith("{") else []
+    return max((int(each[:9]) for each in digits), default=1) or 1
 
 
 def _limit_values(connection: sqlite3.Connection) -> None:
@@ -225,7 +258,7 @@ def _size(value: object) -> int:
     return len(value) if isinstance(value, str | bytes) else 1
 
 
-def _printf_bytes(arguments: Sequence[Any]) -> int:
+def printf_bytes(arguments: Sequence[Any]) -> int:
     """The sum of the widths and precisions in a format, which SQLite writes one by one even past its limit."""
     if not arguments or not isinstance(arguments[0], str | bytes):
         return 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from types import TracebackType
 from typing import Any
 
@@ -25,6 +25,7 @@ from wdsctl.core.catalog.values import MEDIA_FACT, CatalogShard, read_generation
 from wdsctl.core.columns.column_file import find_column, list_columns
 from wdsctl.core.dataset.location import DatasetLocation, shell_command_at
 from wdsctl.core.samples.naming import INDEX_BITS
+from wdsctl.core.views.slow_calls import bound_calls
 from wdsctl.core.views.sql_errors import QUERY_ERRORS, Query, Token, timeout_error, was_interrupted
 from wdsctl.core.views.sql_guard import SCALAR_FUNCTIONS, STEPS_PER_CHECK, Guard
 
@@ -111,32 +112,37 @@ class RowQuery:
                 steps=STEPS_PER_CHECK,
             )
         statement = f"SELECT id FROM v_row WHERE id >= ?1 AND id < ?2 AND (\n{text}\n)"
+        with self._translate_errors(query, guard):
+            bound_calls(query, guard, self._connection, statement, (0, 0))
         return self._match_shards(statement, query, guard)
 
     def _match_shards(self, statement: str, query: Query, guard: Guard) -> Iterator[tuple[int, SampleFlags]]:
         for shard in self._shards:
             self._shard_values[:] = [fill(shard) for fill in self._column_readers]
             first = shard.id << INDEX_BITS
-            try:
+            with self._translate_errors(query, guard):
                 found = self._connection.execute(statement, (first, first + POSITION_MASK + 1)).fetchall()
-            except QUERY_ERRORS as error:
-                if time.monotonic() > guard.deadline_seconds:
-                    raise timeout_error(self._seconds) from error
-                if was_interrupted(error, guard):
-                    problem = recorded_page_problem(self._location.catalog)
-                    raise (
-                        damaged_catalog_error(self._location.catalog, problem) if problem else KeyboardInterrupt()
-                    ) from error
-                raise query.explain(error, guard, self.columns) from error
-            except DATABASE_ERRORS as error:
-                if time.monotonic() > guard.deadline_seconds:  # while SQLite compiled the expression
-                    raise timeout_error(self._seconds) from error
-                raise damaged_catalog_error(
-                    self._location.catalog, error_text(self._location.catalog, error)
-                ) from error
             flags = np.zeros(shard.samples, np.bool_)
             flags[np.fromiter((row[0] for row in found), np.int64, len(found)) & POSITION_MASK] = True
             yield shard.id, flags
+
+    @contextmanager
+    def _translate_errors(self, query: Query, guard: Guard) -> Iterator[None]:
+        """Raise SQLite's errors as ours."""
+        catalog = self._location.catalog
+        try:
+            yield
+        except QUERY_ERRORS as error:
+            if time.monotonic() > guard.deadline_seconds:
+                raise timeout_error(self._seconds) from error
+            if was_interrupted(error, guard):
+                problem = recorded_page_problem(catalog)
+                raise (damaged_catalog_error(catalog, problem) if problem else KeyboardInterrupt()) from error
+            raise query.explain(error, guard, self.columns) from error
+        except DATABASE_ERRORS as error:
+            if time.monotonic() > guard.deadline_seconds:  # while SQLite compiled the expression
+                raise timeout_error(self._seconds) from error
+            raise damaged_catalog_error(catalog, error_text(catalog, error)) from error
 
     def _used_columns(self, query: Query) -> list[str]:
         """The columns that an expression names. Raises UsageError WDS332."""
