@@ -105,7 +105,7 @@ def test_slow_regular_expression_ends_at_query_deadline() -> None:
 
 
 @pytest.mark.parametrize("pattern", ["a{2}b{3}", "[0-9]{500}_[0-9]{500}", "(a{500}|b{500}){500}", "a{0}"])
-def test_counts_of_regular_expression_beside_each_other_are_added(connection: sqlite3.Connection, pattern: str) -> None:
+def test_neighboring_counts_of_regular_expression_are_added(connection: sqlite3.Connection, pattern: str) -> None:
     install_guard(connection)
     assert connection.execute(f"SELECT '' REGEXP '{pattern}'").fetchone()
 
