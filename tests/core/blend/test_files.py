@@ -7,7 +7,7 @@ from typing import Any
 import fsspec
 import pytest
 
-from wdsctl.core.blend.files import BlendFileCache
+from wdsctl.core.blend.files import MAX_SUBFLAVORS, BlendFileCache
 from wdsctl.core.blend.yaml_tree import NodeLocation, node_value
 from wdsctl.core.errors import DatasetError, InputError, PermissionDenied, StorageError
 
@@ -64,8 +64,17 @@ def test_unreadable_file_raises_permission_denied(
 
 def test_blend_file_cache_limits_references() -> None:
     cache = BlendFileCache(max_references=2)
-    cache.count_reference(LOCATION)
-    cache.count_reference(LOCATION)
+    cache.count_reference(LOCATION, 1)
+    cache.count_reference(LOCATION, 1)
 
     with pytest.raises(DatasetError, match="more than 2 references"):
-        cache.count_reference(LOCATION)
+        cache.count_reference(LOCATION, 1)
+
+
+def test_blend_file_cache_limits_subflavors_of_all_references() -> None:
+    """A file of 1 MB can give each of 30,000 references as many subflavors."""
+    cache = BlendFileCache()
+    cache.count_reference(LOCATION, MAX_SUBFLAVORS)
+
+    with pytest.raises(DatasetError, match="more than 4,000,000 subflavors"):
+        cache.count_reference(LOCATION, 1)

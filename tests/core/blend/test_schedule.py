@@ -69,6 +69,15 @@ def test_invalid_schedule_is_refused_with_location(schedule: Any, where: str, wh
     assert (caught.value.code, caught.value.where) == ("WDS602", f"mapping.schedule{where}")
 
 
+def test_schedule_of_many_steps_and_entries_is_refused() -> None:
+    """Each step has a weight of each entry, so that time and memory would grow with the square of the file."""
+    entries = [Fraction(1)] * 1001
+    steps = [{"step": step, "weights": {"web": 1}} for step in range(1000)]
+    with pytest.raises(DatasetError, match="1,000 steps for 1,001 entries") as caught:
+        parse(steps, entries)
+    assert caught.value.code == "WDS602"
+
+
 def test_unknown_key_of_schedule_step_is_refused() -> None:
     with pytest.raises(DatasetError, match=r"unknown key 'stpe'.*did you mean 'step'"):
         parse([{"stpe": 0, "weights": [1, 1, 1]}])

@@ -20,6 +20,7 @@ from wdsctl.core.urls import redact_secrets
 
 #: A few lines can expand to any number of references, through aliases and files that are named repeatedly.
 MAX_REFERENCES = 100_000
+MAX_SUBFLAVORS = 4_000_000  # of all references: each has those of all nodes around it
 
 
 class BlendFileCache:
@@ -29,6 +30,7 @@ class BlendFileCache:
         self._max_references = max_references
         self._parsed: dict[str, Node] = {}
         self._references = 0
+        self._subflavors = 0
 
     def read_node(self, path: str, location: NodeLocation) -> Node:
         """The parsed file. `location`: of the reference. Raises InputError, StorageError, PermissionDenied, or
@@ -37,8 +39,16 @@ class BlendFileCache:
             self._parsed[path] = from_yaml(_read(path, location), path)
         return self._parsed[path]
 
-    def count_reference(self, location: NodeLocation) -> None:
+    def count_reference(self, location: NodeLocation, subflavors: int) -> None:
+        """Raise DatasetError WDS600 if the references, or their subflavors, become too many."""
         self._references += 1
+        self._subflavors += subflavors
+        if self._subflavors > MAX_SUBFLAVORS:
+            raise blend_error(
+                f"the references of the blend have more than {MAX_SUBFLAVORS:,} subflavors in total",
+                location,
+                hint="write fewer subflavors at nodes with many references",
+            )
         if self._references > self._max_references:
             hint = "use fewer aliases and nested files"
             raise blend_error(

@@ -202,9 +202,15 @@ def _expand_blend(node: Node, scope: Scope, file_cache: BlendFileCache, kind: st
     components = [part.components if isinstance(part, BlendPlan) else (part,) for part in parts]
 
     def flat_weights(weights: Sequence[Fraction]) -> tuple[Fraction, ...]:
-        total = sum(weights)
+        # Whole numbers: a schedule has a weight of each entry at each step, and fractions are slow.
+        common = lcm(*(weight.denominator for weight in weights))
+        whole = [weight.numerator * (common // weight.denominator) for weight in weights]
+        total = sum(whole)
+        shares = (Fraction(number, total) for number in whole)
         return tuple(
-            weight / total * each.weight for weight, part in zip(weights, components, strict=True) for each in part
+            share if each.weight is _ONE else share * each.weight
+            for share, part in zip(shares, components, strict=True)
+            for each in part
         )
 
     flat = zip(chain.from_iterable(components), flat_weights(turns[0].weights if turns else weights), strict=True)
@@ -269,7 +275,7 @@ def _expand_reference(node: Node, scope: Scope, file_cache: BlendFileCache) -> B
         )
     if is_jsonl_reference(target):
         _forbid(node, ("dataset_config", "split_config"), "a JSONL file")
-    file_cache.count_reference(location)
+    file_cache.count_reference(location, len(scope.subflavors))
     leaf = Leaf(
         path=target,
         split_part=scope.split_part,

@@ -20,6 +20,7 @@ from wdsctl.core.errors import DatasetError
 
 _HINT = "write schedule: [{step: 0, weights: {NAME: 1}}, ...] with ascending steps"
 _KEYS = ("step", "weights")
+MAX_SCHEDULE_WEIGHTS = 1_000_000  # of all entries at all steps: every step has a weight of each entry
 
 
 class WeightChange(NamedTuple):
@@ -38,6 +39,12 @@ def parse_schedule(
     if not isinstance(node.value, list) or not node.value:
         raise _schedule_error(
             f"schedule: expected a list of steps, found {describe_node_value(node.value or None)}", location
+        )
+    if len(node.value) * len(weights) > MAX_SCHEDULE_WEIGHTS:
+        raise _schedule_error(
+            f"schedule: {len(node.value):,} steps for {len(weights):,} entries make more than "
+            f"{MAX_SCHEDULE_WEIGHTS:,} weights",
+            location,
         )
     now = list(weights)
     turns = []
