@@ -31,6 +31,7 @@ from wdsctl.core.shards.shard_scan import ShardScan
 from wdsctl.core.storage.open import storage_for
 from wdsctl.core.storage.storage import LocalStorage
 from wdsctl.core.urls import is_url
+from wdsctl.core.validate.catalog_rows import check_offsets, check_rows, scan_of_offsets
 from wdsctl.core.validate.completed import SampleCompletion
 from wdsctl.core.validate.content import check_content, has_decodable_content
 from wdsctl.core.validate.hashes import ExpectedHash, check_hashes
@@ -131,13 +132,16 @@ def check_shard(context: CheckContext, unit: CheckUnit) -> CheckResult:
                 findings["hashes"] = check_hashes(path, read, unit.shard.size, unit.expected_hashes)
         if unit.levels == ("hashes",):
             return CheckResult(findings=findings)
-        if _is_as_indexed(context, unit):
-            return CheckResult(findings=findings | {"structure": ()})
+        if unit.row is not None and _is_as_indexed(context, unit):
+            known = scan_of_offsets(context.offsets_path, unit.row)
+            wrong = map(LocatedFinding, check_rows(context.catalog_path, unit.row, known))
+            return CheckResult(findings=findings | {"structure": tuple(wrong)})
         scan = scan_file(context.root, unit.shard, ScanOptions(context.line_keys))
         if scan.status == "unreadable":
             return CheckResult(findings={unit.levels[0]: tuple(map(LocatedFinding, scan.findings))}, is_read=False)
         if "structure" in unit.levels:
-            findings["structure"] = check_structure(context.root, unit.shard, scan, unit.indexed_layout_hash)
+            found = check_structure(context.root, unit.shard, scan, unit.indexed_layout_hash)
+            findings["structure"] = (*found, *map(LocatedFinding, _check_catalog(context, unit, scan)))
         if any(level in SAMPLE_LEVELS for level in unit.levels):
             return _check_samples(context, unit, scan, findings)
         return CheckResult(findings=findings, layout_hash=scan.layout_hash())
@@ -156,6 +160,16 @@ def _is_as_indexed(context: CheckContext, unit: CheckUnit) -> bool:
     path = os.path.join(context.root, unit.shard.path)
     with closing(LocalStorage(context.root, {path: unit.shard.size})) as storage:
         return is_as_indexed(storage, path, unit.shard.size, context.offsets_path, unit.row.id)
+
+
+def _check_catalog(context: CheckContext, unit: CheckUnit, scan: ShardScan) -> Iterator[Finding]:
+    """Compare the offsets and rows of an indexed shard, if it is unchanged, with its scan."""
+    row = unit.row
+    if row is None or scan.layout_hash() != row.layout_hash:
+        return
+    if row.status == "ok" and row.code is None and context.offsets_path:
+        yield from check_offsets(context.offsets_path, row, scan)
+    yield from check_rows(context.catalog_path, row, scan)
 
 
 @contextmanager
