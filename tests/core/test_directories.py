@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 from tests import sources
-from wdsctl.core.directories import join_beneath, open_folder, resolve_parent
+from wdsctl.core.directories import (
+    is_private,
+    join_beneath,
+    open_folder,
+    resolve_parent,
+    user_cache_folder,
+    user_data_folder,
+)
 from wdsctl.core.errors import InputError, StorageError
 
 #: Functions that create, change or remove files by path. `open` is checked by its mode.
@@ -131,3 +138,23 @@ def test_join_beneath_refuses_names_that_lead_outside(name: str) -> None:
     with pytest.raises(InputError, match="leads out"):
         join_beneath("/data", name)
     assert join_beneath("/data", "a", "", "b..c.tar") == "/data/a/b..c.tar"
+
+
+@pytest.mark.parametrize("variable", ["XDG_DATA_HOME", "XDG_CACHE_HOME"])
+def test_folders_of_user_are_private_with_any_umask(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    """They hold catalogs and joins that later commands of this user believe."""
+    monkeypatch.setenv(variable, str(tmp_path / "home"))
+    own = user_data_folder() if variable == "XDG_DATA_HOME" else user_cache_folder()
+    umask = os.umask(0)
+    try:
+        with open_folder(f"{own}/mirror", create=True), open_folder(str(tmp_path / "wdsctl"), create=True):
+            pass
+    finally:
+        os.umask(umask)
+    assert os.stat(own).st_mode & 0o777 == 0o700
+    assert os.stat(tmp_path / "wdsctl").st_mode & 0o777 == 0o777  # of a dataset: as the user's umask says
+    assert is_private(own)
+    os.chmod(own, 0o702)
+    assert not is_private(own)

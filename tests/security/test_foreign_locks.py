@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import time
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 
@@ -90,3 +92,14 @@ def test_lock_with_heartbeat_in_far_future_does_not_block(wdsctl: Wdsctl, tmp_pa
     root = a_locked_dataset(tmp_path / "d", ahead=10 * 365 * 86_400.0)
     assert wdsctl("index", root).code == 0
     assert wdsctl("inspect", root).code == 0
+
+
+def test_socket_in_place_of_lock_is_replaced(wdsctl: Wdsctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_shard(tmp_path / "d")
+    index(str(tmp_path / "d"))
+    monkeypatch.chdir(tmp_path / "d" / ".wdsctl")  # the path of a socket is short
+    with closing(socket.socket(socket.AF_UNIX)) as listener:
+        listener.bind("lock")
+    refused = wdsctl("split", tmp_path / "d", "train=1")
+    assert refused.code == 0, refused.stderr
+    assert not os.path.lexists("lock")

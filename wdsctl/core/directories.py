@@ -68,6 +68,18 @@ def user_data_folder() -> str:
     return os.path.join(os.path.realpath(data), "wdsctl")
 
 
+def user_cache_folder() -> str:
+    """The folder of files that wdsctl can compute again for this user."""
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return os.path.join(os.path.realpath(cache), "wdsctl")
+
+
+def is_private(folder: str) -> bool:
+    """Whether only this user, users of a group, and root can write to an existing folder."""
+    found = os.stat(folder, follow_symlinks=False)
+    return found.st_uid in (os.geteuid(), 0) and not found.st_mode & stat.S_IWOTH
+
+
 def resolve_parent(path: str) -> str:
     """Resolve the folder of a path that the user named, links included, and keep the last name.
 
@@ -129,7 +141,7 @@ def _open_descriptor(path: str, *, create: bool) -> int:
     for name in filter(None, rest.split("/")):
         above, at = handle, os.path.join(at, name)
         try:
-            handle = _open_child(name, above, create=create)
+            handle = _open_child(name, above, at, create=create)
         except OSError as error:
             raise _folder_error(error, at, name, above) from error
         finally:
@@ -137,14 +149,16 @@ def _open_descriptor(path: str, *, create: bool) -> int:
     return handle
 
 
-def _open_child(name: str, above: int, *, create: bool) -> int:
+def _open_child(name: str, above: int, path: str, *, create: bool) -> int:
     try:
         return os.open(name, _FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=above)
     except FileNotFoundError:
         if not create:
             raise
     with suppress(FileExistsError):  # another process created it at the same time
-        os.mkdir(name, dir_fd=above)
+        # With a umask of 0, all users could put catalogs and joins into the folders of this user.
+        is_of_user = name == "wdsctl" and path in (user_data_folder(), user_cache_folder())
+        os.mkdir(name, 0o700 if is_of_user else 0o777, dir_fd=above)
     return os.open(name, _FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=above)
 
 

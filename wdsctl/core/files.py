@@ -240,8 +240,8 @@ def touch(path: str) -> None:
 def open_in(folder: OpenFolder, name: str) -> int:
     """Open a file in a folder for reading, and return its descriptor.
 
-    Raises InputError WDS415 for a link and WDS417 for a pipe or device, and OSError. Does not block on a pipe without
-    a writer.
+    Raises InputError WDS415 for a link and WDS417 for a pipe, socket or device, and OSError. Does not block on a pipe
+    without a writer.
     """
     try:
         handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder.descriptor)
@@ -249,6 +249,8 @@ def open_in(folder: OpenFolder, name: str) -> int:
         found = folder.lstat(name)
         if found is not None and stat.S_ISLNK(found.st_mode):
             raise link_error(os.path.join(folder.path, name)) from error
+        if error.errno == errno.ENXIO:  # a socket
+            raise not_regular_error(os.path.join(folder.path, name)) from error
         raise
     mode = os.fstat(handle).st_mode
     if not stat.S_ISREG(mode):

@@ -118,3 +118,15 @@ def test_store_errors_are_same_through_cache(use_store: Callable[[str], str]) ->
         with pytest.raises(WdsctlError) as caught:
             FsspecStorage(f"{prefix}{root}").read(f"{prefix}{root}/none.tar", 0, 10)
         assert caught.value.code == "WDS404"
+
+
+def test_cache_folder_of_process_is_private_with_any_umask(tmp_path: Path) -> None:
+    (tmp_path / "process-0").mkdir()
+    (tmp_path / "process-0").chmod(0o777)  # another user may have made it
+    umask = os.umask(0)
+    try:
+        path = _hold_folder(str(tmp_path))
+    finally:
+        os.umask(umask)
+    assert path == str(tmp_path / "process-1")
+    assert os.stat(path).st_mode & 0o777 == 0o700

@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 
 from wdsctl.core.array_types import Int64Array
 from wdsctl.core.columns.column_file import digest_shards
+from wdsctl.core.directories import user_cache_folder
 from wdsctl.core.errors import (
     CatalogError,
     DatasetError,
@@ -279,5 +280,4 @@ def _remove_stale(folder: str, name: str) -> None:
 
 
 def _user_folder() -> str:
-    cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return os.path.join(os.path.realpath(cache), "wdsctl", JOINS_FOLDER)
+    return os.path.join(user_cache_folder(), JOINS_FOLDER)

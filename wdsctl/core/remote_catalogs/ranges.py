@@ -18,7 +18,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from wdsctl.core.directories import user_data_folder
+from wdsctl.core.directories import is_private, user_data_folder
 from wdsctl.core.errors import CatalogError, translate_os_errors
 from wdsctl.core.file_limits import read_whole
 from wdsctl.core.files import MALFORMED_ERRORS, make_folder, open_own, remove_file, write_pieces
@@ -47,7 +47,7 @@ def is_mirror(folder: str) -> bool:
 
     Only the notes in such a folder name URLs: a dataset may have the same files from anyone.
     """
-    return folder in _URLS or os.path.dirname(folder) == user_data_folder()
+    return folder in _URLS or (os.path.dirname(folder) == user_data_folder() and is_private(user_data_folder()))
 
 
 def is_fetched_in_part(file: PublishedFile) -> bool:

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from wdsctl.core.directories import is_private
 from wdsctl.core.errors import InputError, StorageError, translate_os_errors
 
 MAX_PROCESSES = 4096  # that use one cache folder at the same time
@@ -124,7 +125,11 @@ def _hold_folder(folder: str) -> str:
         os.makedirs(folder, exist_ok=True)
         for number in range(MAX_PROCESSES):
             path = os.path.join(folder, f"process-{number}")
-            handle = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            with suppress(FileExistsError):
+                os.mkdir(path, 0o700)  # fsspec would use the umask, with which other users may change the copies
+            if not is_private(path):
+                continue
+            handle = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
