@@ -156,5 +156,5 @@ def test_folders_of_user_are_private_with_any_umask(
     assert os.stat(own).st_mode & 0o777 == 0o700
     assert os.stat(tmp_path / "wdsctl").st_mode & 0o777 == 0o777  # of a dataset: as the user's umask says
     assert is_private(own)
-    os.chmod(own, 0o702)
+    Path(own).chmod(0o702)
     assert not is_private(own)
