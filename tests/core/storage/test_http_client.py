@@ -20,6 +20,7 @@ from wdsctl.core.storage import http_client
 from wdsctl.core.storage.http_client import CheckedResolver, check_pages, check_redirect, open_session
 from wdsctl.core.storage.objects import ObjectStore
 from wdsctl.core.storage.open import storage_for
+from wdsctl.core.storage.remote import FsspecStorage
 
 MEBIBYTE = bytes(1 << 20)
 Respond = Callable[[http.server.BaseHTTPRequestHandler], None]
@@ -129,6 +130,20 @@ def _resolver() -> CheckedResolver:
         return CheckedResolver()
 
     return asyncio.run(make())
+
+
+def test_server_without_sizes_is_reported(server: _Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    def respond(handler: http.server.BaseHTTPRequestHandler) -> None:
+        handler.send_response(200)
+        handler.end_headers()
+        handler.wfile.write(b"0123456789")
+
+    server.respond = respond
+    monkeypatch.setattr(_Handler, "do_HEAD", respond)
+    storage = FsspecStorage(_url(server), {_url(server, "/x"): 1000}, retry_policy=_no_retries())
+    with pytest.raises(StorageError, match="size"):
+        storage.read(_url(server, "/x"), 0, 10)
+    storage.close()
 
 
 def _redirect(source: str, target: str) -> CIMultiDict[str]:

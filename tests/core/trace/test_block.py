@@ -73,3 +73,11 @@ def test_body_that_differs_from_its_head_is_refused() -> None:
     assert head is not None
     for body in (zlib.compress(b"short"), b"no zlib"):
         assert decode_block(head._replace(length=len(body), crc=zlib.crc32(body)), body) is None
+
+
+@pytest.mark.parametrize("samples", [1 << 31, (1 << 63) - 1])
+def test_block_that_claims_more_than_memory_is_damaged(samples: int) -> None:
+    data = encode_block([1], [1], [(0, 0, 1)], 0, 0)
+    head = parse_head(data)
+    assert head is not None
+    assert decode_block(head._replace(samples=samples), data[FRAME_HEAD_BYTES:]) is None

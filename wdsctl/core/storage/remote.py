@@ -283,6 +283,8 @@ class FsspecStorage:
         for path, facts in zip(due, self._stat_files([self._driver_path(path) for path in due]), strict=True):
             if isinstance(facts, BaseException):
                 raise translate_remote(facts, path, "read")
+            if facts["size"] is None:
+                raise _no_size_error(path)
             self._checks.check(path, facts)
 
     def _stat_files(self, inner: Sequence[str]) -> list[dict[str, Any] | BaseException]:
@@ -351,8 +353,8 @@ class FsspecStorage:
         facts = self._stat_files([self._driver_path(request.path)])[0]
         if isinstance(facts, BaseException):
             return error or translate_remote(facts, request.path, "read")
-        if error and facts["size"] >= request.stop:
-            return error
+        if facts["size"] is None or (error and facts["size"] >= request.stop):
+            return error or _no_size_error(request.path)
         return StorageError(
             f"the file is {request.stop - facts['size']:,} bytes too short for the requested range"
             if facts["size"] < request.stop

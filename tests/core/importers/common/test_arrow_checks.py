@@ -198,10 +198,10 @@ def test_page_headers_state_what_pages_hold(tmp_path: Path, version: str, compre
     table = pa.table({"x": [f"text {i % 100}" for i in range(3000)], "y": pa.array(range(3000), pa.int32())})
     path = tmp_path / "a.parquet"
     pq.write_table(table, path, data_page_version=version, compression=compression, use_dictionary=["x"])
-    metadata = pq.ParquetFile(path).metadata
 
     with open(path, "rb") as file:
-        facts = parquet_pages.read_page_facts(metadata.row_group(0), pa.PythonFile(file), ["y"])
+        source = pa.PythonFile(file)
+        facts = parquet_pages.read_page_facts(parquet_pages.read_chunk_facts(source)[0], 3000, source, ["y"])
 
     assert facts.unpacked - 16 * 3000 == pytest.approx(4 * 3000, abs=64)
     assert facts.shared == ()
@@ -221,8 +221,58 @@ def test_page_with_too_large_size_is_refused_before_it_is_unpacked(
 
 @pytest.mark.parametrize("data", [b"\xff" * 300, b"\x1c" * 300, b"\x15\x00" * 3 + b"\x19\xfc\xff\xff\xff\xff\x0f"])
 def test_damaged_page_header_is_refused(data: bytes) -> None:
-    with pytest.raises(ValueError, match="header of a page"):
+    with pytest.raises(ValueError, match=r"header of a page|metadata are nested"):
         parquet_pages._read_header(pa.BufferReader(data), 0)
+
+
+def test_footer_states_what_pyarrow_reads_from_it(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    nested = pa.array([{"a.b": [[1], []]}, None, {"a.b": None}])
+    table = pa.table({"text": ["one", "two", "two"], "nested": nested, "x": pa.array([1.5, None, 2], pa.float32())})
+    pq.write_table(table, path, row_group_size=2, use_dictionary=["text"])
+    metadata = pq.ParquetFile(path).metadata
+
+    with open(path, "rb") as file:
+        chunks = parquet_pages.read_chunk_facts(pa.PythonFile(file))
+
+    for group, found in enumerate(chunks):
+        known = [metadata.row_group(group).column(i) for i in range(metadata.num_columns)]
+        assert [(each.path, each.values) for each in found] == [
+            (each.path_in_schema, each.num_values) for each in known
+        ]
+        first = [each.dictionary_page_offset or each.data_page_offset for each in known]
+        assert [each.first_page for each in found] == first
+        assert [each.kind == parquet_pages._BYTE_ARRAY for each in found] == [
+            each.physical_type == "BYTE_ARRAY" for each in known
+        ]
+
+
+def test_wrong_statistics_do_not_end_the_process(tmp_path: Path) -> None:
+    """pyarrow's function for the columns of a row group throws an exception in C++ that nothing catches."""
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"x": ["one", None]}), path, use_dictionary=False)
+    data = path.read_bytes()
+    optional = b"%\x02\x18\x01x"  # of the column in the schema; a column without nulls has other statistics
+    assert data.count(optional) == 1
+    path.write_bytes(data.replace(optional, b"%\x00\x18\x01x"))
+
+    with pytest.raises(DatasetError):
+        read_parquet(path)
+
+
+def test_false_offset_of_list_without_values_is_not_followed(tmp_path: Path) -> None:
+    path = tmp_path / "a.arrow"
+    inner = pa.ListArray.from_buffers(
+        pa.list_(pa.string()),
+        0,
+        [None, pa.array([1 << 21, 0], pa.int32()).buffers()[1]],
+        children=[pa.array([], pa.string())],
+    )
+    outer = pa.ListArray.from_arrays(pa.array([0, 0], pa.int32()), inner)
+    with pa.ipc.new_stream(path, pa.schema([("x", outer.type)])) as writer:
+        writer.write_batch(pa.record_batch({"x": outer}))
+
+    assert [list(arrow.iter_rows(batch)) for batch in arrow.arrow_batches(str(path))] == [[{"x": []}]]
 
 
 def test_parquet_with_false_number_of_rows_is_refused(tmp_path: Path) -> None:

@@ -200,7 +200,8 @@ def check_column_names(schema: Any, path: str) -> None:
 def iter_rows(batch: Any, skip: int = 0) -> Iterator[dict[str, Any]]:
     """Yield the rows of a checked record batch after the first `skip`. Converts about 8 MiB at a time."""
     unpacked = arrow_checks.unpacked_bytes(batch)
-    is_uneven = unpacked > 2 * batch.nbytes  # some values take no space of their own
+    # `nbytes` follows the offsets of columns without values, which are not validated.
+    is_uneven = unpacked > 2 * batch.get_total_buffer_size()  # some values take no space of their own
     step = max(1, min(1024, BATCH_BYTES * batch.num_rows // max(1, unpacked)))
     at = skip
     while at < batch.num_rows:
@@ -325,6 +326,7 @@ def parquet_batches(
     parquet = import_arrow_module("pyarrow.parquet", "Parquet")
     allowed, used = arrow_checks.allowed_bytes(path), arrow_checks.ROW_BYTES * file.metadata.num_rows
     source, row, unpacked = open_random_access(path), 0, 0
+    chunks = [] if is_url(path) else parquet_pages.read_chunk_facts(source)
     for group in range(file.num_row_groups):
         facts = file.metadata.row_group(group)
         row += facts.num_rows
@@ -332,7 +334,7 @@ def parquet_batches(
             continue
         step, reader = max(1, min(rows, BATCH_BYTES * facts.num_rows // max(1, facts.total_byte_size))), file
         if not is_url(path):  # the pages of an object would be fetched twice
-            pages = parquet_pages.read_page_facts(facts, source, columns)
+            pages = parquet_pages.read_page_facts(chunks[group], facts.num_rows, source, columns)
             unpacked += pages.unpacked
             arrow_checks.check_unpacked_size(unpacked, allowed, path)
             step = min(step, pages.rows)

@@ -95,7 +95,9 @@ def unpacked_bytes(batch: Any) -> int:
 def _array_bytes(array: Any) -> int:
     types, kind, count = import_module("pyarrow.types"), array.type, len(array)
     size: int
-    if hasattr(kind, "storage_type"):
+    if not count:  # validation skips the offset of such a column, which `flatten` follows
+        size = 0
+    elif hasattr(kind, "storage_type"):
         size = _array_bytes(array.storage)
     elif types.is_binary_view(kind) or types.is_string_view(kind):
         size = _view_bytes(array)
