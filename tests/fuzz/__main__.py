@@ -1,10 +1,11 @@
 """`make fuzz`: hostile input for the readers, guided by coverage if atheris is installed.
 
-python -m tests.fuzz [--seconds N] [--inputs N] [TARGET ...]
+python -m tests.fuzz [--seconds N] [--inputs N] [--seed N] [TARGET ...]
 
-Each target runs in its own process for the given seconds (FUZZ_SECONDS, 60). An exception, an input that takes longer
-than a second, and memory above 2 GB are findings: the input is written to `findings/` next to this file, the other
-targets continue, and the exit status is 1.
+Each target runs in its own process for the given seconds (FUZZ_SECONDS, 60), or until it has run the given number of
+inputs. An exception, a crash, an input that takes longer than a second, and memory above 1 GB are findings: the input
+is written to `findings/` next to this file, the other targets continue, and the exit status is 1. After a crash, the
+target continues with other inputs.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import argparse
 import hashlib
 import importlib
 import io
+import mmap
 import os
 import random
 import resource
@@ -30,29 +32,46 @@ from typing import Any
 FINDINGS = Path(__file__).parent / "findings"
 SLOW_SECONDS = 1
 HANG_SECONDS = 10
-MAX_BYTES = 2 << 30
+MAX_BYTES = 1 << 30  # beyond what the process has after its valid inputs
 _MAX_INPUT_BYTES = 1 << 16  # bytes of an input
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz")
     parser.add_argument("--seconds", type=float, default=float(os.environ.get("FUZZ_SECONDS", "60")))
-    parser.add_argument("--one", action="store_true", help="in this process")
+    parser.add_argument("--inputs", type=int, default=sys.maxsize, help="of each target, without atheris")
+    parser.add_argument("--seed", type=int, default=0, help="of the mutations, without atheris")
+    parser.add_argument("--one", metavar="FILE", help="in this process, which keeps its last input in the file")
     parser.add_argument("targets", nargs="*")
     args = parser.parse_args()
     if args.one:
-        return _run_target(args.targets[0], args.seconds)
+        return _run_target(args.targets[0], args)
     from tests.fuzz.targets import TARGETS
 
-    failed = 0
-    for name in args.targets or TARGETS:
-        words = [sys.executable, "-m", "tests.fuzz", "--one", "--seconds", str(args.seconds), name]
-        failed += subprocess.run(words, check=False).returncode != 0
-    return int(failed > 0)
+    failed = [name for name in args.targets or TARGETS if _run_in_child(name, args)]
+    return int(len(failed) > 0)
 
 
-def _run_target(name: str, seconds: float) -> int:
-    resource.setrlimit(resource.RLIMIT_AS, (MAX_BYTES + _used_bytes(), resource.RLIM_INFINITY))
+def _run_in_child(name: str, args: argparse.Namespace) -> bool:
+    """Whether there were findings. Runs the target again for the rest of its time if it crashes."""
+    until, seed, failed = time.monotonic() + args.seconds, args.seed, False
+    with tempfile.NamedTemporaryFile(prefix="wdsctl-fuzz-") as last:
+        while (seconds := until - time.monotonic()) > 0:
+            options = ["--seconds", str(seconds), "--inputs", str(args.inputs), "--seed", str(seed)]
+            words = [sys.executable, "-m", "tests.fuzz", "--one", last.name, *options, name]
+            code = subprocess.run(words, check=False).returncode
+            failed, seed = failed or code != 0, seed + 1
+            if code >= 0:
+                break
+            data = Path(last.name).read_bytes()
+            data = data[8 : 8 + int.from_bytes(data[:8], "little")]
+            _write_finding(name, data, f"crash by {signal.Signals(-code).name}")
+    return failed
+
+
+def _run_target(name: str, args: argparse.Namespace) -> int:
+    seconds: float = args.seconds
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     try:
         atheris = importlib.import_module("atheris")
     except ImportError:
@@ -62,11 +81,14 @@ def _run_target(name: str, seconds: float) -> int:
             from tests.fuzz import targets
     else:
         from tests.fuzz import targets
-    fuzz_run = _FuzzRun(name, targets.TARGETS[name].run)
+    fuzz_run, initial_inputs = _FuzzRun(name, targets.TARGETS[name].run, args.one), targets.inputs_of(name)
+    for data in initial_inputs:  # imports modules
+        fuzz_run.run(data)
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_BYTES + _used_bytes(), resource.RLIM_INFINITY))
     if atheris is None:
-        fuzz_run.mutate(targets.inputs_of(name), seconds)
-        return fuzz_run.report(seconds)
-    _guided(atheris, fuzz_run, targets.inputs_of(name), seconds)
+        fuzz_run.mutate(initial_inputs, args)
+        return fuzz_run.report()
+    _guided(atheris, fuzz_run, initial_inputs, seconds)
     return 0
 
 
@@ -80,7 +102,7 @@ def _guided(atheris: Any, fuzz_run: _FuzzRun, initial_inputs: Sequence[bytes], s
 
     def run_one(data: bytes) -> None:
         if time.monotonic() > until:
-            os._exit(fuzz_run.report(seconds))
+            os._exit(fuzz_run.report())
         fuzz_run.run(data)
 
     words = [sys.argv[0], folder, f"-max_len={_MAX_INPUT_BYTES}", "-rss_limit_mb=0", "-timeout=0", "-verbosity=0"]
@@ -89,15 +111,20 @@ def _guided(atheris: Any, fuzz_run: _FuzzRun, initial_inputs: Sequence[bytes], s
 
 
 class _FuzzRun:
-    def __init__(self, name: str, run: Callable[[bytes], None]) -> None:
+    def __init__(self, name: str, run: Callable[[bytes], None], last_path: str) -> None:
         self.name = name
         self.inputs = 0
+        self._begun = time.monotonic()
+        with open(last_path, "r+b") as file:
+            file.truncate(8 + _MAX_INPUT_BYTES)
+            self._last = mmap.mmap(file.fileno(), 0)  # outlives a crash
         self.findings: set[str] = set()
         self._run = run
         signal.signal(signal.SIGALRM, _raise_timeout)
 
     def run(self, data: bytes) -> None:
         self.inputs += 1
+        self._last[: 8 + len(data)] = len(data).to_bytes(8, "little") + data
         started_at = time.monotonic()
         signal.setitimer(signal.ITIMER_REAL, HANG_SECONDS)
         try:
@@ -110,17 +137,21 @@ class _FuzzRun:
         if time.monotonic() - started_at > SLOW_SECONDS:
             self._record_finding(data, f"slow: {time.monotonic() - started_at:.1f} s")
 
-    def mutate(self, initial_inputs: Sequence[bytes], seconds: float) -> None:
-        """Fuzz without coverage: known inputs, then mutations: cut, joined, with flipped bits and extreme numbers."""
-        for data in initial_inputs:
-            self.run(data)
-        draw, until, corpus = random.Random(0), time.monotonic() + seconds, list(initial_inputs)
-        while time.monotonic() < until:
+    def mutate(self, initial_inputs: Sequence[bytes], args: argparse.Namespace) -> None:
+        """Fuzz without coverage by mutations of known inputs: cut, joined, with flipped bits and extreme numbers."""
+        draw, until, corpus = random.Random(args.seed), self._begun + args.seconds, list(initial_inputs)
+        while time.monotonic() < until and self.inputs < args.inputs:
             self.run(_mutate(draw, corpus))
 
-    def report(self, seconds: float) -> int:
+    def report(self) -> int:
         """Prints a summary; returns the exit status."""
-        print(f"{self.name}: {self.inputs:,} inputs in {seconds:.0f} s, {len(self.findings)} findings", flush=True)
+        seconds = time.monotonic() - self._begun
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+        print(
+            f"{self.name}: {self.inputs:,} inputs in {seconds:.0f} s, {self.inputs / seconds:,.0f} a second, "
+            f"at most {most:,} MiB, {len(self.findings)} findings",
+            flush=True,
+        )
         return int(len(self.findings) > 0)
 
     def _record_finding(self, data: bytes, what: str) -> None:
@@ -128,10 +159,14 @@ class _FuzzRun:
         if cause in self.findings:
             return
         self.findings.add(cause)
-        FINDINGS.mkdir(exist_ok=True)
-        path = FINDINGS / f"{self.name}-{hashlib.sha256(data).hexdigest()[:12]}"
-        path.write_bytes(data)
-        print(f"{self.name}: {what[:300]}\n  {path}", flush=True)
+        _write_finding(self.name, data, what)
+
+
+def _write_finding(name: str, data: bytes, what: str) -> None:
+    FINDINGS.mkdir(exist_ok=True)
+    path = FINDINGS / f"{name}-{hashlib.sha256(data).hexdigest()[:12]}"
+    path.write_bytes(data)
+    print(f"{name}: {what[:300]}\n  {path}", flush=True)
 
 
 _NUMBERS = (

@@ -6,22 +6,21 @@ inputs, built here or read from `seeds/NAME/sound-*`, and files with former find
 
 from __future__ import annotations
 
-import atexit
 import io
 import json
 import os
-import shutil
 import tarfile
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 
 from tests.build import a_dataset, a_shard, memory_reader, samples
+from tests.fuzz.containers import CONTAINER_TARGETS
+from tests.fuzz.target import Target, work_folder, write_file
 from tests.in_place import mds_shard, write_litdata, write_mds, write_zip
 from wdsctl.core import importers
 from wdsctl.core.blend import read_blend, traverse
@@ -54,28 +53,6 @@ from wdsctl.core.text import escape_unprintable, printable_path
 from wdsctl.core.urls import redact_secrets
 
 SEEDS = Path(__file__).parent / "seeds"
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """`run` raises if something does not hold. `sound` builds valid inputs."""
-
-    run: Callable[[bytes], None]
-    sound: Callable[[], Sequence[bytes]] = tuple
-
-
-@cache
-def _folder() -> str:
-    """A folder in memory if possible, as targets write thousands of files a second. It is removed at the exit."""
-    folder = tempfile.mkdtemp(prefix="wdsctl-fuzz-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None)  # noqa: S108
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
-
-
-def _file(name: str, data: bytes) -> str:
-    path = os.path.join(_folder(), name)
-    Path(path).write_bytes(data)
-    return path
 
 
 # -- shards -----------------------------------------------------------------------------------------------------------
@@ -188,7 +165,7 @@ def run_split_yaml(data: bytes) -> None:
 
 def run_blend(data: bytes) -> None:
     """Only the file itself is opened and nothing is imported; weights are numbers that define an order."""
-    path = _file("blend.yaml", data)
+    path = write_file("blend.yaml", data)
     with suppress(WdsctlError):
         for reference in traverse(read_blend(path)):
             assert isinstance(reference.path, str)
@@ -219,7 +196,7 @@ def run_checkpoint(data: bytes) -> None:
     """A file of any program: none of its code runs, and its declared sizes allocate no memory."""
     for name in ("a.pt", "a.json"):
         with suppress(WdsctlError):
-            read_states(_file(name, data))
+            read_states(write_file(name, data))
 
 
 # -- files that are mapped --------------------------------------------------------------------------------------------
@@ -229,7 +206,8 @@ def run_checkpoint(data: bytes) -> None:
 def _prepared() -> str:
     """A dataset with two shards and a catalog."""
     root = a_dataset(
-        Path(_folder()) / "data", {"a.tar": samples(0, 4), "b.tar": {**samples(4, 3), "x.json": b"{}", "y.txt": b"1"}}
+        Path(work_folder()) / "data",
+        {"a.tar": samples(0, 4), "b.tar": {**samples(4, 3), "x.json": b"{}", "y.txt": b"1"}},
     )
     index(root)
     return root
@@ -242,7 +220,7 @@ def _without_checksums(data: bytes) -> bytes:
 
 
 def _add_checksums(name: str, body: bytes) -> str:
-    path = _file(name, body)
+    path = write_file(name, body)
     with open(path, "r+b") as file:
         append_checksums(file)
     return path
@@ -275,14 +253,14 @@ def run_column(data: bytes) -> None:
 
 def _columns() -> Sequence[bytes]:
     facts = ColumnFacts("sizes", "size:txt", "", 2, "")
-    path = os.path.join(_folder(), "sizes-2.bin")
+    path = os.path.join(work_folder(), "sizes-2.bin")
     write_column(path, facts, [ColumnShard(i, bytes(16), 0, np.arange(4, dtype=np.int64)) for i in (1, 2)])
     return [_without_checksums(Path(path).read_bytes())]
 
 
 def run_catalog(data: bytes) -> None:
     """Whatever a catalog contains, readers return or raise an error of wdsctl."""
-    path = _file("catalog.sqlite", data)
+    path = write_file("catalog.sqlite", data)
     with suppress(WdsctlError), Catalog(path) as catalog:
         catalog.shards()
         catalog.parts()
@@ -310,15 +288,15 @@ def _keyframes() -> Sequence[bytes]:
 
 def run_reference(data: bytes) -> None:
     """An accepted reference leads to a path beneath its folder, whatever links the folder contains."""
-    root = _reference_folder()
+    root = _referencework_folder()
     with suppress(WdsctlError, UnicodeDecodeError):
         path = resolve_reference(root, data.decode("utf-8", "surrogateescape"), "row 1")
         assert is_beneath(path, (root,)), f"{data!r} leads out"
 
 
 @cache
-def _reference_folder() -> str:
-    root = Path(_folder()) / "rows"
+def _referencework_folder() -> str:
+    root = Path(work_folder()) / "rows"
     (root / "sub").mkdir(parents=True)
     (root / "a.jpg").write_bytes(b"x")
     (root / "sub" / "out").symlink_to("/")
@@ -350,7 +328,7 @@ def run_output(data: bytes) -> None:
 
 
 def run_key_list(data: bytes) -> None:
-    path = _file("keys.txt", data)
+    path = write_file("keys.txt", data)
     with suppress(WdsctlError):
         keys = read_key_list("", path)
         expected = [line.removesuffix(b"\r") for line in data.removeprefix(b"\xef\xbb\xbf").split(b"\n")]
@@ -359,7 +337,7 @@ def run_key_list(data: bytes) -> None:
 
 def run_importers(data: bytes) -> None:
     """A JSON index as other tools write it: its entries have keys, and no data is from outside its folder."""
-    folder = _index_folder()
+    folder = _indexwork_folder()
     (folder / "index.json").write_bytes(data)
     for format_name, root in (("wids", folder / "index.json"), ("mds", folder), ("litdata", folder)):
         with suppress(WdsctlError), importers.get_importer(format_name).open(str(root), {}) as source:
@@ -373,9 +351,9 @@ _OUTSIDE = b"outside"  # the text in shards that an index must not lead to
 
 
 @cache
-def _index_folder() -> Path:
+def _indexwork_folder() -> Path:
     """A folder with shards and a link to its parent folder, which has shards of the same names and sizes."""
-    above = Path(_folder()) / "above"
+    above = Path(work_folder()) / "above"
     folder = above / "indexes"
     for place, text in ((folder, b"within."), (above, _OUTSIDE)):
         write_litdata(place, {"text": "str"}, [[{"text": text}]])
@@ -387,7 +365,7 @@ def _index_folder() -> Path:
 
 def _indexes() -> Sequence[bytes]:
     """Indexes of each format that name a shard within their folder, and outside of it by `..` and by a link."""
-    above = _index_folder().parent
+    above = _indexwork_folder().parent
     litdata = (write_litdata(above, {"text": "str"}, [[{"text": _OUTSIDE}]]) / "index.json").read_bytes()
     mds = (write_mds(above, {"text": "str"}, [[{"text": _OUTSIDE}]]) / "index.json").read_bytes()
     wids = b'{"wids_version": 1, "shardlist": [{"url": "a.tar", "nsamples": 1}]}'
@@ -397,11 +375,11 @@ def _indexes() -> Sequence[bytes]:
 
 def run_lerobot(data: bytes) -> None:
     """The description of a LeRobot dataset: the files that it names lie below the dataset."""
-    folder = os.path.join(_folder(), "robot/meta")
+    folder = os.path.join(work_folder(), "robot/meta")
     os.makedirs(folder, exist_ok=True)
-    _file("robot/meta/info.json", data)
-    _file("robot/meta/tasks.jsonl", b'{"task_index": 0, "task": "x"}')
-    _file("robot/meta/episodes.jsonl", b'{"episode_index": 0, "length": 5}\n{"episode_index": 1, "length": 2}')
+    write_file("robot/meta/info.json", data)
+    write_file("robot/meta/tasks.jsonl", b'{"task_index": 0, "task": "x"}')
+    write_file("robot/meta/episodes.jsonl", b'{"episode_index": 0, "length": 5}\n{"episode_index": 1, "length": 2}')
     with suppress(WdsctlError):
         for episode in read_robot_dataset(os.path.dirname(folder)).episodes:
             for path in (episode.table, *(place.path for place in episode.videos.values())):
@@ -430,14 +408,14 @@ def run_annotations(data: bytes) -> None:
     """An annotation file of each format, with one image beside it: every entry has a key, and is read or refused."""
     files = {"coco": "c/annotations/a_val.json", "voc": "v/Annotations/a.xml", "yolo": "y/labels/a.txt"}
     for format_name, name in {**files, "speech": "s/a.trans.txt"}.items():
-        path = os.path.join(_folder(), name)
+        path = os.path.join(work_folder(), name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        _file(name, data)
+        write_file(name, data)
         top = name.split("/")[0]
         for image in ("val/a.png", "JPEGImages/a.png", "images/a.png", "a.wav"):
-            os.makedirs(os.path.dirname(os.path.join(_folder(), top, image)), exist_ok=True)
-            _file(f"{top}/{image}", b"")
-        _find_and_read(format_name, os.path.join(_folder(), top))
+            os.makedirs(os.path.dirname(os.path.join(work_folder(), top, image)), exist_ok=True)
+            write_file(f"{top}/{image}", b"")
+        _find_and_read(format_name, os.path.join(work_folder(), top))
 
 
 def _find_and_read(format_name: str, root: str) -> None:
@@ -520,6 +498,7 @@ TARGETS: dict[str, Target] = {
     "annotations": Target(run_annotations, _annotations),
     "sniff": Target(run_sniff, _heads),
     "conversation": Target(run_conversation, _conversations),
+    **CONTAINER_TARGETS,
 }
 
 
