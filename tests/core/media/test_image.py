@@ -14,7 +14,7 @@ from PIL import Image
 from wdsctl.core.media.byte_range import PAGE_BYTES, ByteRangeFile
 from wdsctl.core.media.catalog_facts import facts_from_columns, facts_to_columns
 from wdsctl.core.media.facts import ImageFacts, Unreadable
-from wdsctl.core.media.image import PILLOW_READERS
+from wdsctl.core.media.image import PILLOW_READERS, read_webp_header
 from wdsctl.core.media.probe import probe_media
 from wdsctl.core.media.sniff import sniff
 
@@ -101,6 +101,16 @@ def test_decompression_bomb_facts_are_read_without_decoding(size: tuple[int, int
 
     assert isinstance(facts, ImageFacts)
     assert (facts.width, facts.height) == size
+
+
+def test_webp_of_many_chunks_takes_few_reads() -> None:
+    chunks = (b"ABCD" + bytes(4)) * 100_000
+    body = b"WEBPVP8X" + struct.pack("<I", 10) + bytes([8, 0, 0, 0]) + b"\7\0\0" * 2 + chunks
+    data = b"RIFF" + struct.pack("<I", len(body)) + body
+    source = ByteRangeFile(lambda at, size: data[at : at + size], len(data))
+    header = read_webp_header(source)
+    assert (header.width, header.height, header.exif) == (8, 8, b"")
+    assert source.tell() < 3000 * 8
 
 
 def test_webp_bomb_facts_take_one_read_and_little_memory() -> None:

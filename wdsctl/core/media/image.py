@@ -26,6 +26,7 @@ from wdsctl.core.media.refusals import explain_refusal
 
 _ALPHA_FLAG, _EXIF_FLAG, _ANIMATION_FLAG = 0x10, 0x08, 0x02  # flags of VP8X
 _EXPLAINED_BYTES = 1 << 20  # of a file that Pillow refuses; the directory of a TIFF may be further behind
+_MAX_WEBP_CHUNKS = 1000  # before EXIF: files have some ten, and 4 MB of empty ones would take two seconds
 _MAX_EXIF_BYTES = 1 << 20  # bytes: the orientation is in the first hundred
 
 
@@ -60,7 +61,9 @@ def read_webp_header(source: ByteRangeFile) -> WebpHeader:
 
 def _exif(source: ByteRangeFile, at: int) -> bytes:
     """Return the EXIF chunk, which follows the pixels; empty if the file has none or ends before it."""
-    while at + 8 <= source.size and not source.is_over_limit:
+    for _ in range(_MAX_WEBP_CHUNKS):
+        if at + 8 > source.size or source.is_over_limit:
+            break
         source.seek(at)
         name, size = _chunk(source)
         if name == b"EXIF":
