@@ -43,7 +43,7 @@ def _build(place: DatasetLocation, samples: int) -> None:
     Path(place.meta).mkdir()
     writer = OffsetsWriter(place.meta)
     try:
-        with open_draft(place.catalog, from_scratch=True) as draft:
+        with open_draft(place.catalog_path, from_scratch=True) as draft:
             draft.generation = 1
             for first in range(0, samples, A_SHARD):
                 scan = a_scan(first, min(A_SHARD, samples - first))

@@ -131,7 +131,7 @@ def a_dataset_of_parquet(root: Path) -> Path:
     (root / "shard.00000.mds").unlink()
     (root / "index.json").unlink()
     location = locate(str(root))
-    with closing(sqlite3.connect(location.catalog)) as catalog, catalog:
+    with closing(sqlite3.connect(location.catalog_path)) as catalog, catalog:
         catalog.execute("UPDATE shard SET path = 'part-0.parquet'")
     rename_offsets_shards(location.offsets_path(1), {1: "part-0.parquet"})
     return root

@@ -46,7 +46,7 @@ def a_source(
 def columns(root: str | Path) -> dict[str, dict[str, int]]:
     """The values of every current column, by sample key."""
     place = locate(str(root))
-    generation = read_current_generation(place.catalog)
+    generation = read_current_generation(place.catalog_path)
     offsets, found = Offsets(place.offsets_path(generation)), {}
     for name in (name for name, generations in list_columns(place).items() if generation in generations):
         values = read_column_values(place, name, generation, shards=offsets.shards).tolist()
@@ -57,8 +57,8 @@ def columns(root: str | Path) -> dict[str, dict[str, int]]:
 def media(root: str | Path) -> dict[str, Any]:
     """The media facts of every part, by file name."""
     place = locate(str(root))
-    offsets, found = Offsets(place.offsets_path(read_current_generation(place.catalog))), {}
-    with Catalog(place.catalog) as catalog:
+    offsets, found = Offsets(place.offsets_path(read_current_generation(place.catalog_path))), {}
+    with Catalog(place.catalog_path) as catalog:
         if catalog.media_settings() is None:
             return {}
         for i, shard in enumerate(offsets.shards):

@@ -13,7 +13,7 @@ TABLES = ("shard", "ext", "sample", "shard_part", "split", "split_shard")
 
 
 def catalog_of(root: str | Path) -> Path:
-    return Path(locate(str(root)).catalog)
+    return Path(locate(str(root)).catalog_path)
 
 
 def query(path: str | Path, sql: str) -> list[Any]:

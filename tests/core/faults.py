@@ -161,7 +161,7 @@ def find_levels(root: str) -> frozenset[str]:
     """The levels that find something wrong. Findings of `validate` about the listing count as structure."""
     report = validate(root, ValidateRequest(levels=LEVELS, again=True))
     levels: set[str] = set()
-    with Ledger.open_for_reading(locate(root).ledger) as ledger:
+    with Ledger.open_for_reading(locate(root).ledger_path) as ledger:
         for (shard, level, _), check in read_checks(ledger).items():
             if os.path.exists(f"{root}/{shard}") and any(
                 each.finding.severity != "note" for each in located_findings_from_json(check.findings)

@@ -325,11 +325,11 @@ def _make_sound(part: str) -> Shards:
 def validate_fault(fault: Fault, folder: Path) -> Outcome:
     root = a_dataset(folder, fault.shards())
     index(root)
-    Path(locate(root).dataset_yaml).write_text(fault.yaml, encoding="utf-8")
+    Path(locate(root).config_path).write_text(fault.yaml, encoding="utf-8")
     report = validate(root, ValidateRequest(levels=LEVELS))
     levels: set[str] = set()
     of_shards = set()
-    with Ledger.open_for_reading(locate(root).ledger) as ledger:
+    with Ledger.open_for_reading(locate(root).ledger_path) as ledger:
         for (_, level, _), check in read_checks(ledger).items():
             findings = [each.finding for each in located_findings_from_json(check.findings)]
             of_shards |= {(each.code, each.shard) for each in findings}

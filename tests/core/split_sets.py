@@ -64,7 +64,7 @@ def splits_by_video(splits: dict[str, str]) -> dict[str, set[str]]:
 def splits_of(root: str, of_set: str = "") -> dict[str, str]:
     """Maps SHARD/KEY to the split of the set that contains the sample. Fails if two splits contain it."""
     place = locate(root)
-    offsets = Offsets(place.offsets_path(read_current_generation(place.catalog)))
+    offsets = Offsets(place.offsets_path(read_current_generation(place.catalog_path)))
     at = {shard.id: i for i, shard in enumerate(offsets.shards)}
     found: dict[str, str] = {}
     rows = query(

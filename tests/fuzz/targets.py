@@ -268,7 +268,7 @@ def run_catalog(data: bytes) -> None:
 
 
 def _catalogs() -> Sequence[bytes]:
-    return [Path(locate(_prepared()).catalog).read_bytes()]
+    return [Path(locate(_prepared()).catalog_path).read_bytes()]
 
 
 def run_keyframes(data: bytes) -> None:

@@ -53,7 +53,7 @@ def run_prepare(url: str) -> int:
 
 def rows(root: str) -> list[object]:
     """Return the catalog's rows without the times of its shards."""
-    path = locate(root).catalog
+    path = locate(root).catalog_path
     shard = "id, path, size, samples, parts, status, code, layout_hash"
     return [query(path, f"SELECT {shard if table == 'shard' else '*'} FROM {table} ORDER BY 1, 2") for table in TABLES]
 
@@ -131,13 +131,13 @@ def test_shard_replaced_during_index_is_reported_as_unreadable(
     code = main(["index", root, "--json", "--workers", "1"])
 
     assert proxy.counts.by_method["GET"] > 3, "the shard is read in several ranges"
-    found = query(locate(root).catalog, "SELECT path, status FROM shard ORDER BY path")
+    found = query(locate(root).catalog_path, "SELECT path, status FROM shard ORDER BY path")
     assert code == 5, capsys.readouterr()
     assert found[1] == ("1.tar", "ok")
     assert found[0] == ("0.tar", "unreadable")
     proxy.set_faults()
     assert main(["index", root, "--json", "--workers", "1"]) == 0
-    keys = [key for (key,) in query(locate(root).catalog, "SELECT key FROM sample ORDER BY key")]
+    keys = [key for (key,) in query(locate(root).catalog_path, "SELECT key FROM sample ORDER BY key")]
     assert keys == [*(f"a{i}" for i in range(4)), *(f"b{i}" for i in range(4))]
 
 

@@ -64,7 +64,9 @@ def complete_views(context: typer.Context, incomplete: str) -> list[str]:
 
     if " view " not in context.command_path:
         return []
-    return _dataset_names(context, incomplete, lambda location, _: (view.name for view in read_views(location.ledger)))
+    return _dataset_names(
+        context, incomplete, lambda location, _: (view.name for view in read_views(location.ledger_path))
+    )
 
 
 def complete_codes(incomplete: str) -> list[str]:
@@ -108,7 +110,7 @@ def _dataset_names(
         return []
     try:
         location, _ = locate_view(root, context.params.get("catalog"))
-        with CatalogBrowser(location.catalog) as browser:
+        with CatalogBrowser(location.catalog_path) as browser:
             return list(
                 islice(
                     (name for name in list_names(location, browser) if _is_offered(name, incomplete)), MAX_COMPLETIONS

@@ -535,7 +535,7 @@ def _parse_sample_type(text: str) -> str:
 def _is_prepared(root: str, catalog: str | None) -> bool:
     from wdsctl.core.dataset.location import locate
 
-    return (is_url(root) or os.path.exists(root)) and os.path.exists(locate(root, catalog).dataset_yaml)
+    return (is_url(root) or os.path.exists(root)) and os.path.exists(locate(root, catalog).config_path)
 
 
 def _has_energon_splits(root: str) -> bool:

@@ -202,7 +202,7 @@ def test_draft_is_dropped_if_before_publish_fails(tmp_path: Path) -> None:
 def test_stage_is_not_published_without_lock(tmp_path: Path) -> None:
     location = locate(some_shards(tmp_path, 1))
     index(location.root)
-    before = Path(location.catalog).read_bytes()
+    before = Path(location.catalog_path).read_bytes()
 
     with hold_lock(location.lock):
         stage = CatalogStage(location)
@@ -210,4 +210,4 @@ def test_stage_is_not_published_without_lock(tmp_path: Path) -> None:
             os.unlink(location.lock)
         with pytest.raises(CatalogError, match="another process took the lock"):
             stage.publish()
-    assert Path(location.catalog).read_bytes() == before
+    assert Path(location.catalog_path).read_bytes() == before

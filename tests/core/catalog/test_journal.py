@@ -25,7 +25,7 @@ def a_place(root: Path) -> DatasetLocation:
 
 
 def last_run(place: DatasetLocation) -> tuple[str, str, dict[str, Any]]:
-    with Ledger.open_for_reading(place.ledger) as ledger:
+    with Ledger.open_for_reading(place.ledger_path) as ledger:
         run = ledger.runs()[-1]
     return run["command"], run["status"], {"findings": run["details"]["findings"]}
 
@@ -59,7 +59,7 @@ def test_record_run_records_and_reraises_failure(tmp_path: Path, error: BaseExce
 
 def test_damaged_ledger_is_replaced_with_note(tmp_path: Path) -> None:
     place, progress = a_place(tmp_path), RecordingProgress()
-    Path(place.ledger).write_bytes(b"rubbish" * 1000)
+    Path(place.ledger_path).write_bytes(b"rubbish" * 1000)
     with record_run(place, "index", [], progress):
         pass
 
@@ -72,7 +72,7 @@ def test_unwritable_ledger_does_not_stop_run(public_path: Path, as_nobody: Calla
     place = a_place(public_path)
     record(place)
     os.chmod(place.meta, 0o777)  # noqa: S103 - the point of it
-    os.chmod(place.ledger, 0o644)
+    os.chmod(place.ledger_path, 0o644)
 
     def run() -> tuple[RunRecord, list[str]]:
         progress = RecordingProgress()
@@ -91,7 +91,7 @@ def test_ledger_error_at_end_keeps_outcome_of_run(tmp_path: Path, error: UsageEr
 
     def run() -> None:
         with record_run(place, "index", [], progress) as entry:
-            with closing(sqlite3.connect(place.ledger)) as connection:
+            with closing(sqlite3.connect(place.ledger_path)) as connection:
                 connection.execute("DROP TABLE run")
             entry.findings.append(ODD)
             if error is not None:

@@ -36,7 +36,7 @@ def test_keyframe_file_finds_video_by_sample_id_and_part(tmp_path: Path) -> None
     keyframes = open_file(make_videos(tmp_path))
 
     assert keyframes is not None
-    with NameLookup(locate(str(tmp_path)).catalog) as names:
+    with NameLookup(locate(str(tmp_path)).catalog_path) as names:
         for name in ("0.left.mkv", "0.mkv", "2.mkv", "3.mkv"):
             (place,) = names.find(name)
             assert keyframes.find(place.sample, name.partition(".")[2]) == names.keyframes(place)

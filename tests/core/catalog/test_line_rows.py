@@ -39,7 +39,7 @@ def roots(tmp_path: Path, request: pytest.FixtureRequest) -> tuple[str, str]:
 def test_implied_rows_equal_stored_rows(roots: tuple[str, str]) -> None:
     found = []
     for root in roots:
-        path = locate(root).catalog
+        path = locate(root).catalog_path
         with closing(sqlite3.connect(path)) as connection:
             added = add_implied_rows(connection, path)
             found.append(connection.execute(ROWS).fetchall())
@@ -83,7 +83,7 @@ def test_sample_rows_setting_is_kept_by_later_index(roots: tuple[str, str]) -> N
 def test_tars_without_sample_rows_have_no_implied_rows(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.tar": samples(0, 5)})
     index(root, sample_rows=False)
-    path = locate(root).catalog
+    path = locate(root).catalog_path
     with closing(sqlite3.connect(path)) as connection:
         assert not add_implied_rows(connection, path)
 
@@ -91,15 +91,15 @@ def test_tars_without_sample_rows_have_no_implied_rows(tmp_path: Path) -> None:
 def test_empty_jsonl_files_have_no_implied_rows(tmp_path: Path) -> None:
     root = a_folder(tmp_path, {"a.jsonl": b"\n", "b.jsonl": b""})
     index(root)
-    with closing(sqlite3.connect(locate(root).catalog)) as connection:
-        assert add_implied_rows(connection, locate(root).catalog)
+    with closing(sqlite3.connect(locate(root).catalog_path)) as connection:
+        assert add_implied_rows(connection, locate(root).catalog_path)
         assert connection.execute(ROWS).fetchall() == []
     with sql(root, "SELECT * FROM v_sample") as answer:
         assert list(answer.rows) == []
 
 
 def test_copy_with_implied_rows_attaches_uris_without_key_index(roots: tuple[str, str]) -> None:
-    path = locate(roots[0]).catalog
+    path = locate(roots[0]).catalog_path
     with closing(copy_with_implied_rows(sqlite3.connect(path), path)) as copy:
         copy.execute("ATTACH ? AS other", (f"file:{path}?mode=ro",))
         assert copy.execute("SELECT count(*) FROM other.shard").fetchone() == (2,)
@@ -110,13 +110,13 @@ def test_copy_with_implied_rows_attaches_uris_without_key_index(roots: tuple[str
 def test_implied_rows_are_retried_after_failure(roots: tuple[str, str]) -> None:
     place = locate(roots[0])
     offsets = next(Path(place.meta).glob("offsets-*.bin"))
-    with closing(sqlite3.connect(place.catalog)) as connection:
+    with closing(sqlite3.connect(place.catalog_path)) as connection:
         aside = offsets.rename(offsets.with_suffix(".aside"))
         for _ in range(2):
             with pytest.raises(CatalogError, match="missing"):
-                add_implied_rows(connection, place.catalog)
+                add_implied_rows(connection, place.catalog_path)
         aside.rename(offsets)
-        assert add_implied_rows(connection, place.catalog)
+        assert add_implied_rows(connection, place.catalog_path)
         assert len(connection.execute(ROWS).fetchall()) == 35
 
 
@@ -124,7 +124,7 @@ def test_interrupted_copy_keeps_catalog_connection_open(roots: tuple[str, str]) 
     def stop() -> None:
         raise KeyboardInterrupt
 
-    path = locate(roots[0]).catalog
+    path = locate(roots[0]).catalog_path
     with closing(sqlite3.connect(path)) as connection:
         with pytest.raises(KeyboardInterrupt):
             copy_with_implied_rows(connection, path, stop)
@@ -134,7 +134,7 @@ def test_interrupted_copy_keeps_catalog_connection_open(roots: tuple[str, str]) 
 def test_full_disk_for_implied_rows_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = a_folder(tmp_path / "d", {"a.jsonl": b"{}\n" * 120_000})
     index(root)
-    path = locate(root).catalog
+    path = locate(root).catalog_path
     monkeypatch.setenv("SQLITE_TMPDIR", os.fspath(tmp_path))
     for add_rows in (lambda each: copy_with_implied_rows(each, path), lambda each: add_implied_rows(each, path)):
         with closing(sqlite3.connect(path)) as connection:

@@ -124,7 +124,7 @@ def test_read_log_reads_only_listed_runs(root: str) -> None:
     assert (report.total, len(report.runs)) == (20_001, 20)
 
     statements: list[str] = []
-    with Ledger.open_for_reading(locate(root).ledger) as run_ledger:
+    with Ledger.open_for_reading(locate(root).ledger_path) as run_ledger:
         with run_ledger.transaction() as connection:
             connection.set_trace_callback(statements.append)
         run_ledger.runs(20)
@@ -179,7 +179,7 @@ def test_run_times_have_milliseconds(root: str) -> None:
 
 
 def test_read_log_reports_damaged_ledger(root: str) -> None:
-    path = Path(locate(root).ledger)
+    path = Path(locate(root).ledger_path)
     path.write_bytes(b"x" * 5000)
 
     for read in (lambda: read_log(root), lambda: read_run(root, 1)):

@@ -19,7 +19,7 @@ def test_catalog_connection_is_read_only_and_accepts_odd_names(tmp_path: Path) -
     folder.mkdir()
     root = some_shards(folder, 1)
     index(root)
-    with open_catalog_connection(locate(root).catalog) as connection:
+    with open_catalog_connection(locate(root).catalog_path) as connection:
         assert connection.execute("SELECT count(*) FROM shard").fetchone() == (1,)
         with pytest.raises(sqlite3.OperationalError, match="readonly"):
             connection.execute("DELETE FROM shard")
@@ -29,16 +29,16 @@ def test_reader_leaves_no_files_next_to_catalog(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 1)
     index(root)
     place = locate(root)
-    before = sorted(os.listdir(os.path.dirname(place.catalog)))
-    with closing(connect_catalog(place.catalog)) as connection:
+    before = sorted(os.listdir(os.path.dirname(place.catalog_path)))
+    with closing(connect_catalog(place.catalog_path)) as connection:
         connection.execute("SELECT * FROM sample").fetchall()
-        assert sorted(os.listdir(os.path.dirname(place.catalog))) == before
+        assert sorted(os.listdir(os.path.dirname(place.catalog_path))) == before
 
 
 def test_damage_found_while_reading_raises_catalog_error(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 1)
     index(root)
-    path = Path(locate(root).catalog)
+    path = Path(locate(root).catalog_path)
     data = bytearray(path.read_bytes())
     data[100:4096] = bytes(4096 - 100)
     path.write_bytes(data)

@@ -22,25 +22,25 @@ def place(tmp_path: Path) -> DatasetLocation:
 
 
 def test_has_splits_is_true_after_split(place: DatasetLocation) -> None:
-    assert not has_splits(place.catalog)
+    assert not has_splits(place.catalog_path)
     split_by_ratios(place.root, {"train": 1, "val": 1})
-    assert has_splits(place.catalog)
+    assert has_splits(place.catalog_path)
 
 
 def test_has_quarantine_is_true_until_release(place: DatasetLocation) -> None:
-    assert not has_quarantine(place.ledger)
-    with Ledger.open(place.ledger) as ledger:
+    assert not has_quarantine(place.ledger_path)
+    with Ledger.open(place.ledger_path) as ledger:
         add_to_quarantine(ledger, [QuarantineEntry(shard="a.tar", layout_hash="x", code="WDS102", run_id=1)])
-    assert has_quarantine(place.ledger)
-    with Ledger.open(place.ledger) as ledger:
+    assert has_quarantine(place.ledger_path)
+    with Ledger.open(place.ledger_path) as ledger:
         delete_quarantine_entries(ledger)
-    assert not has_quarantine(place.ledger)
+    assert not has_quarantine(place.ledger_path)
 
 
 def test_has_quarantine_is_true_for_unreadable_ledger(place: DatasetLocation) -> None:
-    assert not has_quarantine(f"{place.ledger}-of-another-name")
-    Path(place.ledger).write_bytes(b"no database" * 100)
-    assert has_quarantine(place.ledger)
+    assert not has_quarantine(f"{place.ledger_path}-of-another-name")
+    Path(place.ledger_path).write_bytes(b"no database" * 100)
+    assert has_quarantine(place.ledger_path)
 
 
 @pytest.mark.parametrize(("content", "code"), [(None, "WDS301"), (b"no catalog", "WDS302")])

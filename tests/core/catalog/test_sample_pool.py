@@ -33,7 +33,7 @@ def test_sample_pool_of_split_is_in_tar_order(tmp_path: Path, by: str) -> None:
     index(root)
     split_by_ratios(root, {"train": 3, "val": 1}, by=by)  # type: ignore[arg-type]
     place = locate(root)
-    with CatalogBrowser(place.catalog) as browser:
+    with CatalogBrowser(place.catalog_path) as browser:
         stored = StoredSamples(place, browser.generation)
         for name in ("train", "val"):
             members = browser.members(name)
@@ -48,7 +48,7 @@ def test_browser_and_stored_samples_return_equal_parts(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 2)
     index(root)
     place = locate(root)
-    with CatalogBrowser(place.catalog) as browser:
+    with CatalogBrowser(place.catalog_path) as browser:
         stored = StoredSamples(place, browser.generation)
         expected = [(each.id, each.key, each.shard, each.parts) for each in browser.samples()]
         assert expected == [(each.id, each.key, each.shard, each.parts) for each in stored.samples()]

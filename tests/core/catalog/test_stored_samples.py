@@ -19,7 +19,7 @@ def stored(tmp_path: Path) -> StoredSamples:
     root = a_folder(tmp_path, {"a.jsonl": "".join(f'{{"id": "{name}"}}\n' for name in names).encode()})
     index(root, key="id")
     place = locate(root)
-    with CatalogBrowser(place.catalog) as browser:
+    with CatalogBrowser(place.catalog_path) as browser:
         return StoredSamples(place, browser.generation)
 
 

@@ -45,7 +45,7 @@ def test_keyframes_are_copied(tmp_path: Path) -> None:
 
 
 def read_keyframes(root: Path) -> dict[str, bytes]:
-    with NameLookup(locate(str(root)).catalog) as names:
+    with NameLookup(locate(str(root)).catalog_path) as names:
         frames = {f"{i}.mp4": names.keyframes(names.find(f"{i}.mp4")[0]) for i in range(3)}
     return {name: data for name, data in frames.items() if data}
 
@@ -78,7 +78,7 @@ def test_transcoded_and_renamed_media_get_new_facts(tmp_path: Path) -> None:
 def test_shard_without_facts_in_source_gets_facts_in_destination(tmp_path: Path) -> None:
     source = a_source(tmp_path / "a")
     before = media(source)
-    with open_draft(locate(source).catalog) as draft:
+    with open_draft(locate(source).catalog_path) as draft:
         draft.media.remove_shard(2)
 
     report = convert_to(tmp_path / "b", source, shard_samples=3)

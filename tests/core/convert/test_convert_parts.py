@@ -26,7 +26,7 @@ def test_sample_type_is_copied_with_renamed_parts(tmp_path: Path) -> None:
 
     report = convert_to(tmp_path / "b", source, image=parse_image("jpeg:80"))
 
-    config = load_config(locate(str(tmp_path / "b")).dataset_yaml)
+    config = load_config(locate(str(tmp_path / "b")).config_path)
     assert (config.sample_type, config.field_map) == ("CaptioningSample", {"image": "jpg", "caption": "txt"})
     assert report.failed == 0
     assert {name.partition(".")[2] for name, _ in members(tmp_path / "b")} == {"jpg", "txt"}
@@ -52,7 +52,7 @@ def test_convert_merges_field_maps_of_one_sample_type(tmp_path: Path) -> None:
 
     report = convert_to(tmp_path / "both", lines, files)
 
-    config = load_config(locate(str(tmp_path / "both")).dataset_yaml)
+    config = load_config(locate(str(tmp_path / "both")).config_path)
     assert (config.sample_type, config.field_map) == (
         "CaptioningSample",
         {"image": "jpg", "caption": "json[text],txt"},
@@ -74,13 +74,13 @@ def test_convert_warns_about_fields_that_merged_dataset_does_not_read(tmp_path: 
 
 def test_subflavors_are_copied_if_sample_type_is_detected_again(tmp_path: Path) -> None:
     source = a_prepared_dataset(tmp_path / "a")
-    authored = Path(locate(source).dataset_yaml)
+    authored = Path(locate(source).config_path)
     authored.write_text(authored.read_text().replace("subflavors: {}", "subflavors: {mine: 1}"))
     assert load_config(str(authored)).field_map
 
     convert_to(tmp_path / "b", source, parts=PartRules(keep=("txt",)))
 
-    config = load_config(locate(str(tmp_path / "b")).dataset_yaml)
+    config = load_config(locate(str(tmp_path / "b")).config_path)
     assert (config.subflavors, "jpg" in config.field_map.values()) == ({"mine": 1}, False)
 
 
@@ -165,7 +165,7 @@ def test_field_map_list_of_media_follows_new_names(
 ) -> None:
     convert_to(tmp_path / "b", make_conversations(tmp_path / "a", images), **options)
 
-    config = load_config(locate(str(tmp_path / "b")).dataset_yaml)
+    config = load_config(locate(str(tmp_path / "b")).config_path)
     assert (config.sample_type, config.field_map) == (
         "ConversationSample",
         {"messages": "json", "images": expected},

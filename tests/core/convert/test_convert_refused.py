@@ -89,7 +89,7 @@ def test_polylithic_options_are_refused_for_other_layouts(tmp_path: Path, option
 def test_invalid_dataset_yaml_of_source_is_reported_with_its_line(tmp_path: Path) -> None:
     source = some_shards(tmp_path / "a", 1)
     index(source)
-    Path(locate(source).dataset_yaml).write_text("sample_type: CrudeSample\nsubflavors: {\n")
+    Path(locate(source).config_path).write_text("sample_type: CrudeSample\nsubflavors: {\n")
     with pytest.raises(DatasetError) as caught:
         convert([source], str(tmp_path / "made"))
     assert caught.value.code == "WDS220"

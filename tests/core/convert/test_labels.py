@@ -51,7 +51,7 @@ def a_source(root: Path, labels: Any = BOX, drawn_on: str = "", **parts: bytes) 
     source = a_dataset(root, {"0.tar": samples})
     if drawn_on:
         prepare(source, None, PrepareRequest(sample_type="DetectionSample", field_map=DETECTION))
-        path = Path(locate(source).dataset_yaml)
+        path = Path(locate(source).config_path)
         lines = [line for line in path.read_text().splitlines() if not line.startswith("drawn_on")]
         path.write_text("\n".join([*lines, f"drawn_on: {drawn_on}", ""]))
     return source
@@ -96,7 +96,7 @@ def test_boxes_turn_with_picture_if_drawn_on_stored_one(
     assert labels_of(tmp_path / "b")["boxes"] == [box]
     size = Image.open(io.BytesIO(content(tmp_path / "b")["0.png"])).size
     assert size == ((240, 320) if orientation == 6 else (320, 240))
-    assert load_config(locate(str(tmp_path / "b")).dataset_yaml).drawn_on == drawn_on
+    assert load_config(locate(str(tmp_path / "b")).config_path).drawn_on == drawn_on
 
 
 def test_labels_on_the_shown_picture_stay_when_it_is_turned(tmp_path: Path) -> None:

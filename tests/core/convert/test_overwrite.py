@@ -23,7 +23,7 @@ def run_convert(source: str, dest: Path, *, overwrite: bool = True, shard_sample
 def test_overwrite_replaces_conversion_and_keeps_edited_dataset_yaml(tmp_path: Path) -> None:
     one, two = some_shards(tmp_path / "one", 2, 4), some_shards(tmp_path / "two", 3, 4)
     run_convert(one, tmp_path / "made")
-    authored = Path(locate(str(tmp_path / "made")).dataset_yaml)
+    authored = Path(locate(str(tmp_path / "made")).config_path)
     authored.write_text(authored.read_text() + "subflavors: {mine: 1}\n")
     with pytest.raises(UsageError, match="another conversion") as caught:
         run_convert(two, tmp_path / "made", overwrite=False)
@@ -117,7 +117,7 @@ def test_overwrite_of_killed_run_removes_replaced_dataset(tmp_path: Path) -> Non
 def test_overwrite_keeps_files_of_user_in_folders_of_destination(tmp_path: Path) -> None:
     source, dest = a_prepared_dataset(tmp_path / "one"), tmp_path / "made"
     convert_to(dest, source, apart="split")
-    authored = Path(locate(str(dest / "val")).dataset_yaml)
+    authored = Path(locate(str(dest / "val")).config_path)
     authored.write_text(authored.read_text() + "subflavors: {mine: 1}\n")
     (dest / "val" / "notes.txt").write_text("mine")
 

@@ -58,7 +58,7 @@ def test_samples_without_split_are_reported_if_others_have_one(tmp_path: Path) -
 def test_settings_of_dataset_yaml_that_are_not_copied_are_reported(tmp_path: Path) -> None:
     one, two = make_prepared(tmp_path / "a"), make_prepared(tmp_path / "b", first=50)
     assert convert_to(tmp_path / "same", one, two).notes == ()
-    authored = Path(locate(str(two)).dataset_yaml)
+    authored = Path(locate(str(two)).config_path)
     authored.write_text(authored.read_text().replace("subflavors: {}", "subflavors: {mine: 1}"))
 
     report = convert_to(tmp_path / "both", one, two)

@@ -21,7 +21,7 @@ def test_catalog_is_inside_dataset(tmp_path: Path) -> None:
 
     assert location == DatasetLocation(str(tmp_path), str(tmp_path / ".wdsctl"))
     assert location.has_catalog_inside
-    assert location.catalog == str(tmp_path / ".wdsctl" / "catalog.sqlite")
+    assert location.catalog_path == str(tmp_path / ".wdsctl" / "catalog.sqlite")
     assert location.offsets_path(3) == str(tmp_path / ".wdsctl" / "offsets-3.bin")
 
 
@@ -70,7 +70,7 @@ def test_catalog_in_user_data_is_read_before_later_one_in_root(
     (root / ".wdsctl").mkdir(mode=0o755)
     (root / ".wdsctl" / "catalog.sqlite").write_bytes(b"")
     os.makedirs(elsewhere.meta)
-    Path(elsewhere.catalog).write_bytes(b"")
+    Path(elsewhere.catalog_path).write_bytes(b"")
 
     assert before.has_catalog_inside
     assert as_nobody(lambda: locate(str(root))) == elsewhere

@@ -42,7 +42,7 @@ def test_url_has_view_after_path_and_user_before_host(tmp_path: Path, monkeypatc
 
 def test_url_with_catalog_wins_over_view(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WDSCTL_CATALOG", str(tmp_path))
-    path = Path(locate("s3://bucket/shards@2024").catalog)
+    path = Path(locate("s3://bucket/shards@2024").catalog_path)
     path.parent.mkdir(parents=True)
     path.touch()
     assert parse_root("s3://bucket/shards@2024") == RootAndView("s3://bucket/shards@2024")

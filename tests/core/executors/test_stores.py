@@ -32,7 +32,7 @@ def build_arguments(name: str, url: str) -> list[str]:
 
 def read_catalog(root: str) -> bytes:
     """The bytes of a catalog without its uuid and the version numbers that a disk or a store gives to shards."""
-    path = locate(root).catalog
+    path = locate(root).catalog_path
     return catalog_bytes(path) if os.path.exists(path) else b""
 
 

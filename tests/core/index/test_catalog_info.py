@@ -31,7 +31,7 @@ def test_catalog_info_reports_versions_counts_and_sizes(tmp_path: Path) -> None:
     assert (report.shards, report.samples, report.hashed, report.generation) == (2, 10, 2, 1)
     assert (report.selection, report.exclude, report.generations) == ("glob:shard-00[01].tar", ("x*",), (1,))
     assert {table.name: table.rows for table in report.tables}["sample"] == 10
-    assert files["catalog.sqlite"].size_bytes == Path(locate(root).catalog).stat().st_size
+    assert files["catalog.sqlite"].size_bytes == Path(locate(root).catalog_path).stat().st_size
     assert (files["offsets-1.bin"].kind, files["offsets-1.bin"].generation) == ("offsets", 1)
     assert report.size_bytes == sum(file.size_bytes for file in report.files)
 

@@ -22,11 +22,11 @@ def make_indexed_dataset(root: Path) -> DatasetLocation:
 
 def test_broken_dataset_yaml_is_refused_without_sample_type_request(tmp_path: Path) -> None:
     place, progress = make_indexed_dataset(tmp_path), RecordingProgress()
-    Path(place.dataset_yaml).write_text(BROKEN)
+    Path(place.config_path).write_text(BROKEN)
 
     with pytest.raises(DatasetError) as caught:
         set_aside_broken_config(place, SampleTypeRequest(), progress)
-    assert (caught.value.code, Path(place.dataset_yaml).read_text(), progress.notes) == ("WDS220", BROKEN, [])
+    assert (caught.value.code, Path(place.config_path).read_text(), progress.notes) == ("WDS220", BROKEN, [])
 
 
 @pytest.mark.parametrize(
@@ -38,30 +38,30 @@ def test_broken_dataset_yaml_is_set_aside_and_new_one_gets_split(
     place, progress = make_indexed_dataset(tmp_path), RecordingProgress()
     split_by_ratios(place.root, {"train": 8, "val": 2})
     for n in (1, 2):
-        Path(place.dataset_yaml).write_text(BROKEN)
+        Path(place.config_path).write_text(BROKEN)
         set_aside_broken_config(place, type_request, progress)
         _, is_new = write_dataset_yaml(place, 1, type_request, progress)
 
         assert is_new
-        assert Path(f"{place.dataset_yaml}.broken-{n}").read_text() == BROKEN
+        assert Path(f"{place.config_path}.broken-{n}").read_text() == BROKEN
         assert f"dataset.yaml.broken-{n}" in progress.notes[n - 1]
-        assert load_config(place.dataset_yaml).split == SplitRule({"train": 8, "val": 2}, "shard", 0)
+        assert load_config(place.config_path).split == SplitRule({"train": 8, "val": 2}, "shard", 0)
 
 
 def test_existing_dataset_yaml_is_kept_without_sample_type_request(tmp_path: Path) -> None:
     place = make_indexed_dataset(tmp_path)
-    Path(place.dataset_yaml).write_text("sample_type: CrudeSample  # mine\n")
+    Path(place.config_path).write_text("sample_type: CrudeSample  # mine\n")
     set_aside_broken_config(place, SampleTypeRequest(), RecordingProgress())
 
     assert write_dataset_yaml(place, 1, SampleTypeRequest(), RecordingProgress()) == (None, False)
-    assert Path(place.dataset_yaml).read_text() == "sample_type: CrudeSample  # mine\n"
+    assert Path(place.config_path).read_text() == "sample_type: CrudeSample  # mine\n"
 
 
 def test_redetect_removes_sample_loader_and_part_filter(tmp_path: Path) -> None:
     place = make_indexed_dataset(tmp_path)
-    Path(place.dataset_yaml).write_text("sample_type: TextSample\nsample_loader: a.py:f\npart_filter: [txt]\n")
+    Path(place.config_path).write_text("sample_type: TextSample\nsample_loader: a.py:f\npart_filter: [txt]\n")
 
     write_dataset_yaml(place, 1, SampleTypeRequest(redetect=True), RecordingProgress())
 
-    assert load_config(place.dataset_yaml).sample_loader == ""
-    assert load_config(place.dataset_yaml).part_filter == ()
+    assert load_config(place.config_path).sample_loader == ""
+    assert load_config(place.config_path).part_filter == ()

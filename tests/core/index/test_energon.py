@@ -40,7 +40,7 @@ def test_index_and_prepare_import_energon_metadata(command: object, tmp_path: Pa
     command(root, progress=progress)  # type: ignore[operator]  # both take it
 
     assert (keys(root, "train"), keys(root, "val")) == (TRAIN, VAL)
-    config = load_config(locate(root).dataset_yaml)
+    config = load_config(locate(root).config_path)
     assert (config.sample_type, config.field_map) == ("CaptioningSample", {"image": "jpg", "caption": "txt"})
     assert config.subflavors == {"source": "web"}
     (message,) = (note for note in progress.notes if "imported from" in note)
@@ -106,14 +106,14 @@ def test_requested_splits_override_energon_but_keep_its_exclude(tmp_path: Path) 
 def test_requested_sample_type_overrides_energon(tmp_path: Path) -> None:
     root = an_energon_dataset(tmp_path)
     prepare(root, None, PrepareRequest(sample_type="TextSample", field_map={"text": "txt"}))
-    assert (load_config(locate(root).dataset_yaml).sample_type, keys(root, "train")) == ("TextSample", TRAIN)
+    assert (load_config(locate(root).config_path).sample_type, keys(root, "train")) == ("TextSample", TRAIN)
 
 
 def test_sample_type_is_detected_without_energon_dataset_yaml(tmp_path: Path) -> None:
     root = an_energon_dataset(tmp_path, dataset=None)
     report = prepare(root)
     assert report.detection is not None
-    assert load_config(locate(root).dataset_yaml).sample_type == report.detection.sample_type
+    assert load_config(locate(root).config_path).sample_type == report.detection.sample_type
     assert keys(root, "train") == TRAIN
 
 
@@ -121,7 +121,7 @@ def test_energon_sample_loader_is_recorded_but_not_run(tmp_path: Path) -> None:
     root = an_energon_dataset(tmp_path, dataset=CODE)
     (tmp_path / ".nv-meta" / "sample_loader.py").write_text("raise SystemExit('it ran')\n")
     index(root)
-    assert load_config(locate(root).dataset_yaml).sample_loader == "sample_loader.py:load"
+    assert load_config(locate(root).config_path).sample_loader == "sample_loader.py:load"
 
 
 @pytest.mark.parametrize(

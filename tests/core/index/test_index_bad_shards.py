@@ -93,11 +93,11 @@ def test_dataset_without_samples_has_error_that_describes_content(
 
 def test_rebuild_sets_aside_catalog_that_is_folder(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 1)
-    Path(locate(root).catalog).mkdir(parents=True)
+    Path(locate(root).catalog_path).mkdir(parents=True)
     progress = RecordingProgress()
 
     assert index(root, rebuild=True, progress=progress).samples == 5
-    assert progress.notes == [f"the damaged catalog is now {locate(root).catalog}.damaged-1; building a new one"]
+    assert progress.notes == [f"the damaged catalog is now {locate(root).catalog_path}.damaged-1; building a new one"]
 
 
 def test_dataset_of_only_bad_shards_has_empty_catalog(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def test_overwritten_catalog_is_damaged_and_can_be_rebuilt(tmp_path: Path) -> No
 def test_rebuild_keeps_damaged_catalog_and_split_of_dataset_yaml(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 10)
     index(root)
-    Path(locate(root).dataset_yaml).write_text("sample_type: CrudeSample\n")
+    Path(locate(root).config_path).write_text("sample_type: CrudeSample\n")
     split_by_ratios(root, {"train": 8, "val": 1, "test": 1}, seed=3)
     before, splits = dump(root), split_of(root)
     for content in (b"first", b"second"):

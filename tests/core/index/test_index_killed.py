@@ -108,8 +108,8 @@ def test_read_only_dataset_gets_catalog_in_data_home_with_one_note(
             first.notes,
             index(root, progress=second),
             second.notes,
-            locate(root).catalog,
-            read_current_generation(locate(root).catalog),
+            locate(root).catalog_path,
+            read_current_generation(locate(root).catalog_path),
         )
 
     outcome = as_nobody(index_twice)

@@ -34,7 +34,7 @@ def a_file(folder: Path, data: bytes, name: str = "qa.jsonl") -> str:
 
 
 def offsets(place: DatasetLocation) -> Offsets:
-    with Catalog(place.catalog) as catalog:
+    with Catalog(place.catalog_path) as catalog:
         return Offsets(place.offsets_path(catalog.generation))
 
 
@@ -46,7 +46,7 @@ def keys(root: str) -> list[str]:
 def splits(root: str) -> dict[str, list[str]]:
     """The keys of every split of a dataset with one shard."""
     found = offsets(locate(root))
-    with Catalog(locate(root).catalog) as catalog:
+    with Catalog(locate(root).catalog_path) as catalog:
         [membership] = catalog.split_membership([found.shards[0].id]).values()
     keys_by_split = {}
     for name, (samples, bits) in membership.splits.items():
@@ -262,15 +262,15 @@ def test_prepare_detects_text_samples_but_not_with_media_names(tmp_path: Path) -
     )
     prepare(text)
     prepare(labels)
-    assert load_config(locate(text).dataset_yaml).field_map == {"text": "json[text]"}
-    assert load_config(locate(labels).dataset_yaml).sample_type == "CrudeSample"
+    assert load_config(locate(text).config_path).field_map == {"text": "json[text]"}
+    assert load_config(locate(labels).config_path).sample_type == "CrudeSample"
 
 
 @pytest.mark.parametrize("data", [b'{"a": 1}\n[1]\n"x"\nword\n', b'"x"\n"y"\n'])
 def test_jsonl_lines_without_text_field_are_crude_samples(tmp_path: Path, data: bytes) -> None:
     root = a_file(tmp_path, data)
     prepare(root)
-    assert load_config(locate(root).dataset_yaml).sample_type == "CrudeSample"
+    assert load_config(locate(root).config_path).sample_type == "CrudeSample"
 
 
 def test_inspect_shows_first_jsonl_lines(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_names_with_dates_become_samples_that_webdataset_reads_alike(tmp_path: P
     assert report.folder is not None
     assert report.folder.keys is not None
     assert (report.folder.samples, report.folder.keys.rule) == (22, "known-extension")
-    assert load_config(locate(report.dest).dataset_yaml).key_until == "known-extension"
+    assert load_config(locate(report.dest).config_path).key_until == "known-extension"
     webdataset_parts = _read_with_webdataset(f"{report.dest}/shard-000000.tar")
     assert list(webdataset_parts) == keys(report.dest)
     assert keys(report.dest)[6] == "IMG_2024_01_07"
@@ -116,7 +116,7 @@ def test_prepare_refuses_other_key_until_for_existing_dataset(tmp_path: Path, is
 def test_key_until_edited_in_dataset_yaml_is_refused(tmp_path: Path) -> None:
     source, dest = a_folder(tmp_path / "raw", DATES), str(tmp_path / "made")
     prepare(source, dest)
-    path = Path(locate(dest).dataset_yaml)
+    path = Path(locate(dest).config_path)
     path.write_text(path.read_text().replace("known-extension", "first-dot"))
 
     for second_preview in (lambda: prepare(source, dest), lambda: index(dest)):
@@ -128,11 +128,11 @@ def test_key_until_edited_in_dataset_yaml_is_refused(tmp_path: Path) -> None:
 def test_key_until_may_be_set_later_while_names_do_not_depend_on_it(tmp_path: Path) -> None:
     source, dest = a_folder(tmp_path / "raw", {"1.txt": b"a", "2.txt": b"b"}), str(tmp_path / "made")
     prepare(source, dest)
-    assert load_config(locate(dest).dataset_yaml).key_until == ""
+    assert load_config(locate(dest).config_path).key_until == ""
 
     prepare(source, dest, PrepareRequest(index=IndexRequest(key_until="last-dot")))
 
-    assert load_config(locate(dest).dataset_yaml).key_until == "last-dot"
+    assert load_config(locate(dest).config_path).key_until == "last-dot"
 
 
 def test_rebuild_keeps_key_until(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_tars_with_ambiguous_keys_are_refused_without_key_until(tmp_path: Path, 
         command(root)  # type: ignore[operator]
     assert caught.value.code == "WDS245"
     assert "--key-until first-dot" in caught.value.hint
-    assert not Path(locate(root).catalog).exists()
+    assert not Path(locate(root).catalog_path).exists()
     assert not list(Path(locate(root).meta).glob("offsets-*"))
 
     index(root, key_until="first-dot")
@@ -195,7 +195,7 @@ def test_key_until_last_dot_is_refused_for_tars(tmp_path: Path) -> None:
 def test_validate_reports_samples_that_merge_several_files(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.tar": DATES})
     index(root, key_until="first-dot")
-    with sqlite3.connect(locate(root).catalog) as connection:
+    with sqlite3.connect(locate(root).catalog_path) as connection:
         connection.execute("DELETE FROM meta WHERE key = 'key_until'")
 
     found = [each for each in validate(root).findings if each.code == "WDS245"]

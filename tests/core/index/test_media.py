@@ -45,7 +45,7 @@ def make_pictures(root: Path, shards: int, each: int = 3, *, first: int = 0) -> 
 
 
 def widths(root: str, catalog: str | None = None) -> dict[str, int]:
-    return dict(query(locate(root, catalog).catalog, "SELECT key, width FROM v_media"))
+    return dict(query(locate(root, catalog).catalog_path, "SELECT key, width FROM v_media"))
 
 
 def expected_widths(count: int) -> dict[str, int]:

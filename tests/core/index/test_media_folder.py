@@ -25,7 +25,7 @@ REPO = Path(__file__).parents[3]
 
 
 def widths(root: str) -> dict[str, int]:
-    return dict(query(locate(root).catalog, "SELECT path, width FROM v_file"))
+    return dict(query(locate(root).catalog_path, "SELECT path, width FROM v_file"))
 
 
 def expected_widths(count: int) -> dict[str, int]:

@@ -53,7 +53,7 @@ def a_prepared(root: str, drawn_on: Any = "", *, masks: bool = False) -> list[tu
 
 
 def rule_of(root: str) -> str:
-    return load_config(locate(root).dataset_yaml).drawn_on
+    return load_config(locate(root).config_path).drawn_on
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_boxes_are_checked_in_the_image_that_they_are_drawn_on(tmp_path: Path) -
 def test_dataset_gets_no_line_until_an_option_sets_it(tmp_path: Path) -> None:
     source = a_labelled(tmp_path)
     a_prepared(source)
-    path = Path(locate(source).dataset_yaml)
+    path = Path(locate(source).config_path)
     text = path.read_text()
     path.write_text("".join(line for line in text.splitlines(keepends=True) if not line.startswith("drawn_on")))
 
@@ -192,7 +192,7 @@ def test_structure_level_compares_sizes_of_media_facts(
 ) -> None:
     source = a_labelled(tmp_path, {} if mask else BOXES, mask=mask)
     a_prepared(source, drawn_on, masks=mask is not None)
-    path = Path(locate(source).dataset_yaml)
+    path = Path(locate(source).config_path)
     if not drawn_on:
         path.write_text("\n".join(each for each in path.read_text().splitlines() if not each.startswith("drawn_on")))
     assert structure_findings(source) == []  # without media facts

@@ -44,7 +44,7 @@ def endpoint() -> Iterator[str]:
 
 
 def rows(root: str, catalog: str | None = None) -> dict[str, list[object]]:
-    path = locate(root, catalog).catalog
+    path = locate(root, catalog).catalog_path
     tables = ("shard", "ext", "sample", "shard_part", "split", "split_shard")
     return {
         table: query(path, f"SELECT {COMPARABLE_COLUMNS.get(table, '*')} FROM {table} ORDER BY 1, 2")
@@ -66,7 +66,7 @@ def test_remote_catalog_has_same_rows_as_local_one(tmp_path: Path) -> None:
     local, url = prepare_local_and_remote(tmp_path)
 
     assert rows(url) == rows(local)
-    assert Path(locate(url).dataset_yaml).read_text("utf-8") == Path(locate(local).dataset_yaml).read_text("utf-8")
+    assert Path(locate(url).config_path).read_text("utf-8") == Path(locate(local).config_path).read_text("utf-8")
     assert Path(locate(url).offsets_path(1)).read_bytes() == Path(locate(local).offsets_path(1)).read_bytes()
 
 
@@ -192,9 +192,9 @@ def test_password_of_url_is_neither_shown_nor_stored(tmp_path: Path) -> None:
     assert report.source == report.dest == "memory://store/shards"
     assert "secret" not in f"{report}{inspect(url)}{validate(url)}{index(url)}{split_by_ratios(url, {'a': 1})}"
     assert "secret" not in locate(url).meta
-    ledger = Ledger.open(locate(url).ledger)
+    ledger = Ledger.open(locate(url).ledger_path)
     ledger.close()
-    assert b"secret" not in Path(locate(url).ledger).read_bytes()
+    assert b"secret" not in Path(locate(url).ledger_path).read_bytes()
     assert locate("memory://store/shards").meta == locate(url).meta
 
 

@@ -122,7 +122,7 @@ def test_renamed_shard_keeps_media_facts_without_reading(tmp_path: Path) -> None
 def test_ledger_entries_follow_renamed_shards(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 3)
     index(root)
-    with closing(sqlite3.connect(locate(root).ledger)) as ledger, ledger:
+    with closing(sqlite3.connect(locate(root).ledger_path)) as ledger, ledger:
         for i in (0, 1):
             ledger.execute("INSERT INTO view_shard VALUES ('v', ?, 'x', 5, NULL)", (f"shard-00{i}.tar",))
         ledger.execute("INSERT INTO known VALUES ('shard-001.tar', 'headers', 'all', '', x'00', '[]')")
@@ -132,7 +132,7 @@ def test_ledger_entries_follow_renamed_shards(tmp_path: Path) -> None:
     report = index(root)
 
     assert len(report.renamed) == 2
-    with closing(sqlite3.connect(locate(root).ledger)) as ledger:
+    with closing(sqlite3.connect(locate(root).ledger_path)) as ledger:
         assert sorted(ledger.execute("SELECT shard FROM view_shard")) == [("shard-000.tar",), ("shard-009.tar",)]
         assert ledger.execute("SELECT shard FROM known").fetchall() == [("shard-000.tar",)]
 
@@ -153,7 +153,7 @@ def test_rename_interrupted_after_offsets_is_completed_by_next_run(tmp_path: Pat
     root = some_shards(tmp_path, 2)
     index(root)
     move_file(tmp_path, "shard-001.tar", "b.tar")
-    with Catalog(locate(root).catalog) as catalog:
+    with Catalog(locate(root).catalog_path) as catalog:
         row = catalog.shards()[1]
     apply_renames_to_files(locate(root), [(row, row._replace(path="b.tar"))])
     (found,) = catalog_check(root).findings
@@ -182,12 +182,12 @@ def test_interrupted_rename_is_reverted_when_old_name_is_kept(tmp_path: Path) ->
 def test_rename_interrupted_after_ledger_is_not_applied_twice(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 3)
     index(root)
-    with closing(sqlite3.connect(locate(root).ledger)) as ledger, ledger:
+    with closing(sqlite3.connect(locate(root).ledger_path)) as ledger, ledger:
         for i in (1, 2):
             ledger.execute("INSERT INTO view_shard VALUES ('v', ?, 'x', ?, NULL)", (f"shard-00{i}.tar", i))
     move_file(tmp_path, "shard-002.tar", "shard-003.tar")
     move_file(tmp_path, "shard-001.tar", "shard-002.tar")
-    with Catalog(locate(root).catalog) as catalog:
+    with Catalog(locate(root).catalog_path) as catalog:
         rows = catalog.shards()[1:]
     names = ("shard-002.tar", "shard-003.tar")
     apply_renames_to_files(
@@ -195,6 +195,6 @@ def test_rename_interrupted_after_ledger_is_not_applied_twice(tmp_path: Path) ->
     )
     assert len(index(root).renamed) == 2
 
-    with closing(sqlite3.connect(locate(root).ledger)) as ledger:
+    with closing(sqlite3.connect(locate(root).ledger_path)) as ledger:
         found = ledger.execute("SELECT shard, samples FROM view_shard ORDER BY shard").fetchall()
     assert found == [("shard-002.tar", 1), ("shard-003.tar", 2)]

@@ -30,7 +30,7 @@ def check(root: str, spread: int) -> tuple[int, list[Finding]]:
 
 def read_summary(root: str, spread: int) -> tuple[DatasetLocation, CatalogSummary]:
     place = locate(root)
-    return place, read_catalog_summary(place.catalog, first=0, spread=spread)
+    return place, read_catalog_summary(place.catalog_path, first=0, spread=spread)
 
 
 def summarize(findings: list[Finding]) -> list[tuple[str, str, int]]:

@@ -31,7 +31,7 @@ def test_shards_are_prepared_in_place_without_touching_tars(tmp_path: Path) -> N
     assert (report.index.shards, report.index.samples) == (2, 10)
     assert report.detection is not None
     assert report.detection.sample_type == "CaptioningSample"
-    config = load_config(locate(root).dataset_yaml)
+    config = load_config(locate(root).config_path)
     assert (config.sample_type, config.field_map) == ("CaptioningSample", {"image": "jpg", "caption": "txt"})
     assert set(split_of(root).values()) == {"train"}
     after = tree(root)
@@ -120,7 +120,7 @@ def test_new_raw_files_are_appended_as_new_shards(tmp_path: Path) -> None:
 def test_edited_dataset_yaml_is_kept_unless_request_changes_it(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.tar": captions(0, 5)})
     prepare(root)
-    path = Path(locate(root).dataset_yaml)
+    path = Path(locate(root).config_path)
     edited = "# mine\n" + path.read_text().replace("subflavors: {}", "") + "subflavors: {source: web}\n"
     path.write_text(edited)
     report = prepare(root)
@@ -139,7 +139,7 @@ def test_request_equal_to_dataset_yaml_is_up_to_date(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.tar": captions(0, 5)})
     options = PrepareRequest(sample_type="CaptioningSample", field_map={"image": "jpg", "caption": "txt"})
     prepare(root, request=options)
-    path = Path(locate(root).dataset_yaml)
+    path = Path(locate(root).config_path)
     path.write_text("# mine\n" + path.read_text())
     before = path.read_text()
 
@@ -228,16 +228,16 @@ def test_run_that_lost_its_lock_writes_no_more_shards(tmp_path: Path) -> None:
 
     with pytest.raises(CatalogError, match="another process took the lock"):
         prepare(source, str(output), PrepareRequest(shard_samples=1), progress=RecordingProgress(at_advance=take_lock))
-    with Ledger.open_for_reading(place.ledger) as ledger:
+    with Ledger.open_for_reading(place.ledger_path) as ledger:
         assert [record.state for record in ledger.planned_shards()] == ["done", *["planned"] * 5]
     assert len(list(output.glob("*.tar"))) == 2  # including the one in progress
-    assert not os.path.exists(place.catalog)
+    assert not os.path.exists(place.catalog_path)
 
 
 def test_redetect_repairs_broken_dataset_yaml(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 10)
     prepare(root, request=PrepareRequest(split={"train": 8, "val": 2}, take_unsure=True))
-    path = Path(locate(root).dataset_yaml)
+    path = Path(locate(root).config_path)
     path.write_text("sample_type: [")
 
     with pytest.raises(DatasetError) as caught:
@@ -256,7 +256,7 @@ def test_detection_maps_json_keys_to_fields(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.tar": files})
     prepare(root)
 
-    assert load_config(locate(root).dataset_yaml).field_map == {"image": "jpg", "caption": "json[caption]"}
+    assert load_config(locate(root).config_path).field_map == {"image": "jpg", "caption": "json[caption]"}
 
 
 def test_inspect_lists_same_samples_for_raw_files_and_for_shards(tmp_path: Path) -> None:
@@ -288,10 +288,10 @@ def test_unsure_sample_type_is_refused_last_with_both_commands(tmp_path: Path) -
     assert caught.value.code == "WDS221"
     assert "--sample-type VideoSample --field-map video=mp4,text=txt" in caught.value.hint
     assert "--sample-type CrudeSample" in caught.value.hint
-    assert not Path(locate(root).dataset_yaml).exists()
+    assert not Path(locate(root).config_path).exists()
     prepare(root, request=PrepareRequest(sample_type="VideoSample", field_map={"video": "mp4", "text": "txt"}))
     assert set(split_of(root).values()) == {"train", "val"}
-    assert load_config(locate(root).dataset_yaml).split is not None
+    assert load_config(locate(root).config_path).split is not None
 
 
 def test_take_unsure_accepts_unsure_sample_type(tmp_path: Path) -> None:
@@ -301,14 +301,14 @@ def test_take_unsure_accepts_unsure_sample_type(tmp_path: Path) -> None:
 
     assert report.detection is not None
     assert report.detection.unused_media == ("jpg",)
-    assert load_config(locate(root).dataset_yaml).sample_type == "VideoSample"
+    assert load_config(locate(root).config_path).sample_type == "VideoSample"
 
 
 def test_videos_with_texts_are_video_samples(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.tar": video_members("mp4", "txt")})
     prepare(root)
 
-    config = load_config(locate(root).dataset_yaml)
+    config = load_config(locate(root).config_path)
     assert (config.sample_type, config.field_map) == ("VideoSample", {"video": "mp4", "text": "txt"})
 
 
@@ -331,7 +331,7 @@ def test_prepare_notes_that_changed_shards_fit_type_instead_of_crude_samples(tmp
 def test_prepare_notes_no_other_type_of_crude_samples_with_own_code(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.tar": {f"{i}.bin": b"\0\1" for i in range(4)}})
     prepare(root)
-    authored = Path(locate(root).dataset_yaml)
+    authored = Path(locate(root).config_path)
     authored.write_text(authored.read_text() + "part_filter: [jpg]\n")
     rewrite_shard(f"{root}/a.tar", captions(0, 5))
 

@@ -87,7 +87,7 @@ def test_class_folders_keep_labels_and_splits(tmp_path: Path) -> None:
 
     assert report.form is not None
     assert (report.form.name, splits(report)) == ("imagefolder", {"train": 6, "val": 6})
-    config = load_config(locate(str(tmp_path / "made")).dataset_yaml)
+    config = load_config(locate(str(tmp_path / "made")).config_path)
     assert (config.sample_type, set(config.field_map)) == (
         "ImageClassificationSample",
         {"image", "label", "label_name"},
@@ -97,11 +97,11 @@ def test_class_folders_keep_labels_and_splits(tmp_path: Path) -> None:
 def test_redetect_finds_type_of_shards_from_class_folders(tmp_path: Path) -> None:
     dest = str(tmp_path / "made")
     prepare(class_folders(tmp_path / "raw"), dest)
-    written = load_config(locate(dest).dataset_yaml)
+    written = load_config(locate(dest).config_path)
 
     report = prepare(dest, None, prepare_request(redetect=True))
 
-    assert (report.detection is not None, load_config(locate(dest).dataset_yaml).field_map) == (True, written.field_map)
+    assert (report.detection is not None, load_config(locate(dest).config_path).field_map) == (True, written.field_map)
 
 
 def test_compressed_tars_are_unpacked(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_jsonl_with_media_paths_is_recognised_despite_existing_catalog(tmp_path:
     source = lines_with_media(tmp_path / "data")
     before = recognise_form(source)
     prepare(source, request=PrepareRequest(from_format="shards", take_unsure=True))
-    assert Path(locate(source).catalog).exists()
+    assert Path(locate(source).catalog_path).exists()
 
     assert recognise_form(source) == before
     assert before.name == "jsonl"
@@ -154,7 +154,7 @@ def test_prepare_continues_after_stop_between_steps(tmp_path: Path, monkeypatch:
         patched.setattr(module, "write_dataset_yaml", stop)
         with pytest.raises(KeyboardInterrupt):
             prepare(source, dest, request)
-    assert not Path(locate(dest).dataset_yaml).exists()
+    assert not Path(locate(dest).config_path).exists()
 
     report = prepare(source, dest, request)
     assert report.conversion is not None
@@ -488,7 +488,7 @@ def test_command_of_split_folder_warning_makes_the_splits(tmp_path: Path, folder
     command = shlex.split(warning.rpartition("To make them splits, run `")[2].removesuffix("`"))
 
     assert main(command[1:]) == 0
-    with Catalog(locate(str(tmp_path / "out")).catalog) as catalog:
+    with Catalog(locate(str(tmp_path / "out")).catalog_path) as catalog:
         assert {split.name: split.samples for split in catalog.splits()} == {"train": 1, "val": 2}
 
 
@@ -536,7 +536,7 @@ def test_label_column_missing_in_test_table_is_optional_field(tmp_path: Path) ->
 
     report = prepare(source, str(tmp_path / "out"))
 
-    config = load_config(locate(str(tmp_path / "out")).dataset_yaml)
+    config = load_config(locate(str(tmp_path / "out")).config_path)
     assert (config.sample_type, config.field_map) == (
         "ImageClassificationSample",
         {"image": "jpg", "label": "json[label]"},
@@ -569,7 +569,7 @@ def test_images_are_paired_with_their_masks(tmp_path: Path, image: str, mask: st
 
     report = prepare(source, str(tmp_path / "made"), PrepareRequest())
 
-    config = load_config(locate(str(tmp_path / "made")).dataset_yaml)
+    config = load_config(locate(str(tmp_path / "made")).config_path)
     assert (config.sample_type, config.field_map) == ("SegmentationSample", {"image": "jpg", "mask": "mask.png"})
     assert splits(report) == {"train": 12}
     assert {key.format(n) for n in range(12)} == {name.partition(".")[0] for name in members_of(tmp_path / "made")}

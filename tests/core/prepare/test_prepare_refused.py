@@ -33,7 +33,7 @@ def test_wrong_field_map_is_refused_without_writing_dataset_yaml(
     with pytest.raises(UsageError, match=words) as caught:
         prepare(root, request=PrepareRequest(sample_type=sample_type, field_map=field_map))
     assert (caught.value.code, bool(caught.value.hint)) == ("WDS220", True)
-    assert not Path(locate(root).dataset_yaml).exists()
+    assert not Path(locate(root).config_path).exists()
 
 
 def test_sample_type_that_does_not_fit_needs_field_map(tmp_path: Path) -> None:

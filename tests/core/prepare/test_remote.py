@@ -51,7 +51,7 @@ def test_prepare_to_store_gives_shards_and_catalog_of_local_run(tmp_path: Path, 
     assert stored_shards(dest) == shards(tmp_path / "local")
     assert (report.folder and report.folder.written, report.index and report.index.samples) == (3, 10)
     for table in ("sample", "shard_part", "split", "split_shard", "ext"):
-        rows = [query(locate(root).catalog, f"SELECT * FROM {table}") for root in (dest, str(tmp_path / "local"))]
+        rows = [query(locate(root).catalog_path, f"SELECT * FROM {table}") for root in (dest, str(tmp_path / "local"))]
         assert rows[0] == rows[1]
 
 

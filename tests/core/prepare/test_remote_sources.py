@@ -62,7 +62,7 @@ def run_prepare(source: str, dest: Path, **options: Any) -> PrepareReport:
 def assert_same_datasets(one: Path, other: Path) -> None:
     assert shards(one) == shards(other) != {}
     for table in ("sample", "shard_part", "split", "split_shard", "ext"):
-        rows = [query(locate(str(root)).catalog, f"SELECT * FROM {table}") for root in (one, other)]
+        rows = [query(locate(str(root)).catalog_path, f"SELECT * FROM {table}") for root in (one, other)]
         assert rows[0] == rows[1]
 
 

@@ -76,7 +76,7 @@ def add_shard(number: int) -> None:
 
 
 def dump(url: str) -> dict[str, list[object]]:
-    path = locate(url).catalog
+    path = locate(url).catalog_path
     columns = {"shard": "id, path, size, samples, parts, status, code, layout_hash, added, removed"}
     return {table: query(path, f"SELECT {columns.get(table, '*')} FROM {table} ORDER BY 1, 2") for table in TABLES}
 
@@ -158,7 +158,7 @@ def test_second_publisher_gets_conflict_error_and_keeps_its_changes(
     machine("two")
     report = index(url)
     assert (report.added, report.samples) == (1, 20)
-    assert query(location.catalog, "SELECT name FROM split ORDER BY 1") == [("a",), ("b",)]
+    assert query(location.catalog_path, "SELECT name FROM split ORDER BY 1") == [("a",), ("b",)]
     assert "moved the unpublished changes of this machine to" in caplog.text
     [backup] = two.glob("wdsctl/*/unpublished-*")
     assert (backup / "added.yaml").read_text("utf-8") == "x"
@@ -302,7 +302,7 @@ def test_missing_object_is_uploaded_by_next_publication(tmp_path: Path, machine:
 def test_publish_excludes_unfinished_ledger_transaction(tmp_path: Path, machine: Machines) -> None:
     url = publish_dataset(tmp_path, machine)
     location = locate(url)
-    with closing(sqlite3.connect(location.ledger, isolation_level=None)) as writer:
+    with closing(sqlite3.connect(location.ledger_path, isolation_level=None)) as writer:
         writer.execute("BEGIN IMMEDIATE")
         writer.execute("UPDATE run SET command = 'unfinished'")
         with publish_changes(location):

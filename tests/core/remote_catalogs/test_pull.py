@@ -196,7 +196,7 @@ def test_forbidden_pointer_counts_as_missing_unless_read_before(tmp_path: Path, 
         return data
 
     FaultyFileSystem.fault.append(inject_fault)
-    assert not os.path.exists(locate(url).catalog), "some stores deny access to what does not exist"
+    assert not os.path.exists(locate(url).catalog_path), "some stores deny access to what does not exist"
     FaultyFileSystem.fault.clear()
     forget_pulls()
     locate(url)
@@ -210,16 +210,16 @@ def test_unpublished_changes_are_kept_until_other_machine_publishes(
     tmp_path: Path, machine: Machines, caplog: pytest.LogCaptureFixture
 ) -> None:
     url = publish_dataset(tmp_path, machine)
-    settings = Path(locate(url).dataset_yaml)
+    settings = Path(locate(url).config_path)
     settings.write_text(settings.read_text("utf-8") + "# edited here\n", "utf-8")
     forget_pulls()
-    assert "# edited here" in Path(locate(url).dataset_yaml).read_text("utf-8")
+    assert "# edited here" in Path(locate(url).config_path).read_text("utf-8")
 
     machine("writer")
     add_shard(10)
     index(url)
     machine("reader")
-    assert "# edited here" not in Path(locate(url).dataset_yaml).read_text("utf-8")
+    assert "# edited here" not in Path(locate(url).config_path).read_text("utf-8")
     [backup] = Path(locate(url).meta).glob("unpublished-*")
     assert "# edited here" in (backup / "dataset.yaml").read_text("utf-8")
     assert str(backup) in caplog.text
@@ -228,21 +228,21 @@ def test_unpublished_changes_are_kept_until_other_machine_publishes(
 
 def test_edited_dataset_yaml_is_published_by_next_command(tmp_path: Path, machine: Machines) -> None:
     url = publish_dataset(tmp_path, machine)
-    settings = Path(locate(url).dataset_yaml)
+    settings = Path(locate(url).config_path)
     settings.write_text(settings.read_text("utf-8") + "# edited here\n", "utf-8")
     notes = Notes()
     index(url, progress=notes)
     assert any(line.startswith("published the catalog to faulty://store/shards/.wdsctl: ") for line in notes.lines)
 
     machine("third")
-    assert "# edited here" in Path(locate(url).dataset_yaml).read_text("utf-8")
+    assert "# edited here" in Path(locate(url).config_path).read_text("utf-8")
 
 
 def test_files_removed_from_mirror_are_fetched_again(tmp_path: Path, machine: Machines) -> None:
     url = publish_dataset(tmp_path, machine)
     location = locate(url)
     os.remove(location.offsets_path(1))
-    settings = Path(location.dataset_yaml)
+    settings = Path(location.config_path)
     settings.write_text(settings.read_text("utf-8") + "# edited here\n", "utf-8")
     take_fetched_names()
     forget_pulls()
@@ -270,7 +270,7 @@ def test_damaged_record_file_causes_no_fetch_and_no_backup(tmp_path: Path, machi
 
 def test_stale_ledger_journal_is_not_applied_to_newer_ledger(tmp_path: Path, machine: Machines) -> None:
     url = publish_dataset(tmp_path, machine)
-    ledger = locate(url).ledger
+    ledger = locate(url).ledger_path
     with closing(sqlite3.connect(ledger, isolation_level=None)) as connection:
         connection.execute("PRAGMA cache_size = 1")
         connection.execute("BEGIN IMMEDIATE")

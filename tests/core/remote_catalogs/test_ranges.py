@@ -114,7 +114,7 @@ def test_fetch_groups_prefetches_rows_of_a_split(indexed_folder: Path, machine: 
     location = publish_dataset(indexed_folder, machine)
     size = os.path.getsize(location.offsets_path(1))
     offsets = Offsets(location.offsets_path(1))
-    parts = read_current_split(location.catalog, "val").shards
+    parts = read_current_split(location.catalog_path, "val").shards
     selection = SampleSelection(offsets, parts)
     offsets.fetch_groups(selection.groups(offsets))
     assert 0 < take_fetched_bytes() < size / 2

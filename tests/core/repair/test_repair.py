@@ -178,9 +178,9 @@ def test_copy_of_single_file_may_be_in_subfolder_but_not_its_folder(tmp_path: Pa
 def test_dataset_yaml_is_copied_to_destination(tmp_path: Path) -> None:
     root = make_broken_dataset(tmp_path)
     index(root)
-    Path(locate(root).dataset_yaml).write_text("sample_type: CrudeSample\n")
+    Path(locate(root).config_path).write_text("sample_type: CrudeSample\n")
     report = repair(root, request_to(tmp_path))
-    assert Path(locate(report.dest).dataset_yaml).read_text() == "sample_type: CrudeSample\n"
+    assert Path(locate(report.dest).config_path).read_text() == "sample_type: CrudeSample\n"
 
 
 @pytest.mark.parametrize("dest", ["", "shards", "shards/in", "."])

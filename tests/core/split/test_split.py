@@ -145,7 +145,7 @@ def test_split_that_lost_its_last_shard_is_reported_empty(tmp_path: Path) -> Non
 
 def test_rule_is_written_to_dataset_yaml_and_other_content_is_kept(tmp_path: Path) -> None:
     root = an_indexed(tmp_path, 10)
-    path = Path(locate(root).dataset_yaml)
+    path = Path(locate(root).config_path)
     path.write_text("# mine\nsample_type: CrudeSample  # and this\n")
     split_by_ratios(root, EIGHT_ONE_ONE, seed=7)
 
@@ -158,7 +158,7 @@ def test_first_index_applies_rule_of_dataset_yaml(tmp_path: Path) -> None:
     split_by_ratios(one, EIGHT_ONE_ONE, seed=7)
     Path(locate(two).meta).mkdir()
     rule = "{shares: {train: 8, val: 1, test: 1}, seed: 7}"
-    Path(locate(two).dataset_yaml).write_text(f"sample_type: CrudeSample\nsplit: {rule}\n")
+    Path(locate(two).config_path).write_text(f"sample_type: CrudeSample\nsplit: {rule}\n")
     index(two)
 
     assert split_of(two) == split_of(one)
@@ -187,16 +187,16 @@ def test_unknown_split_error_lists_existing_splits(tmp_path: Path) -> None:
     root = an_indexed(tmp_path, 10)
     split_by_ratios(root, EIGHT_ONE_ONE)
 
-    assert [part.samples for part in read_split(locate(root).catalog, "val")] == [5]
+    assert [part.samples for part in read_split(locate(root).catalog_path, "val")] == [5]
     with pytest.raises(InputError, match="no split 'dev'; it has train, val, test") as caught:
-        read_split(locate(root).catalog, "dev")
+        read_split(locate(root).catalog_path, "dev")
     assert caught.value.code == "WDS211"
 
 
 def test_broken_dataset_yaml_stops_split_without_changes(tmp_path: Path) -> None:
     root = an_indexed(tmp_path, 10)
     split_by_ratios(root, {"train": 1})
-    Path(locate(root).dataset_yaml).write_text("sample_type: [")
+    Path(locate(root).config_path).write_text("sample_type: [")
     before = split_of(root)
 
     with pytest.raises(DatasetError) as caught:
@@ -215,7 +215,7 @@ def run_ensure_split(root: str, shares: dict[str, float] | None = None) -> tuple
 
 def test_ensure_split_records_rule_that_killed_run_did_not(tmp_path: Path) -> None:
     root = an_indexed(tmp_path, 10)
-    path = Path(locate(root).dataset_yaml)
+    path = Path(locate(root).config_path)
     path.write_text("sample_type: CrudeSample\nsplit: {shares: {train: 1}}\n")
     before = path.read_text()
     split_by_ratios(root, EIGHT_ONE_ONE)
@@ -228,7 +228,7 @@ def test_ensure_split_records_rule_that_killed_run_did_not(tmp_path: Path) -> No
 
 def test_rule_of_user_is_applied_without_splits_and_noted_with_splits(tmp_path: Path) -> None:
     root = an_indexed(tmp_path, 10)
-    path = Path(locate(root).dataset_yaml)
+    path = Path(locate(root).config_path)
     path.write_text("sample_type: CrudeSample\nsplit: {shares: {train: 8, val: 2}}  # mine\n")
 
     assert run_ensure_split(root) == (True, [])
@@ -259,6 +259,6 @@ def test_dataset_without_samples_has_no_splits(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="no samples to split") as split_error:
         split_by_ratios(root, {"train": 1.0})
     with pytest.raises(InputError, match="no samples") as read_error:
-        read_split(locate(root).catalog, "train")
+        read_split(locate(root).catalog_path, "train")
     assert split_error.value.hint == read_error.value.hint == f"`wdsctl validate {root}` tells why"
     assert (split_error.value.code, read_error.value.code) == ("WDS119", "WDS211")

@@ -183,7 +183,7 @@ def test_rebuilt_catalog_has_same_splits(tmp_path: Path) -> None:
     before = [splits_of(root, name) for name in sets]
     assert index(root).up_to_date
 
-    os.unlink(locate(root).catalog)
+    os.unlink(locate(root).catalog_path)
     prepare(root, request=PrepareRequest(take_unsure=True))
     assert [splits_of(root, name) for name in sets] == before
     index(root, rebuild=True)
@@ -195,7 +195,7 @@ def test_edited_rules_are_applied_by_again_request(tmp_path: Path) -> None:
     root = a_video_dataset(tmp_path, 8)
     prepare(root, request=PrepareRequest(take_unsure=True, split={"train": 8, "val": 2}))
     split_by_rule(root, SplitRule({"a": 1, "b": 1}, by="key"), split_set="k")
-    path = Path(locate(root).dataset_yaml)
+    path = Path(locate(root).config_path)
     text = path.read_text().replace("  k: {shares: {a: 1, b: 1}", "  k: {shares: {a: 1, c: 1}")
     path.write_text(text + "exclude:\n  keys: [film000/00001]\n")
     index(root)
@@ -210,7 +210,7 @@ def test_edited_rules_are_applied_by_again_request(tmp_path: Path) -> None:
 def test_prepare_notes_command_for_grouped_rule(tmp_path: Path) -> None:
     root = a_video_dataset(tmp_path, 8)
     prepare(root, request=PrepareRequest(take_unsure=True, split={"train": 8, "val": 2}))
-    path = Path(locate(root).dataset_yaml)
+    path = Path(locate(root).config_path)
     config = path.read_text().split("split:", maxsplit=1)[0]
     path.write_text(config + 'split: {shares: {train: 1, val: 1}, group_by: "json:film.id"}\n')
     progress = RecordingProgress()

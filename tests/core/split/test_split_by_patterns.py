@@ -63,7 +63,7 @@ def test_key_lists_are_stored_with_dataset_and_new_keys_join_rest(tmp_path: Path
     key_list = tmp_path / "val.txt"
     key_list.write_bytes(b"\xef\xbb\xbffilm000/00001\r\n\r\nfilm003/00012\nfilm003/00012\n")
     root = a_video_dataset(tmp_path / "data", 3)
-    Path(locate(root).dataset_yaml).write_text("sample_type: CrudeSample\n")
+    Path(locate(root).config_path).write_text("sample_type: CrudeSample\n")
     split_by_rule(root, SplitRule({}, keys={"val": str(key_list)}, rest="train"), split_set="papers")
     key_list.unlink()
     a_dataset(tmp_path / "data", video_shards(3, 1))
@@ -75,7 +75,7 @@ def test_key_lists_are_stored_with_dataset_and_new_keys_join_rest(tmp_path: Path
         "shard-001.tar/film003/00012",
     ]
     assert Counter(found.values()) == {"val": 2, "train": 38}
-    rule = load_config(locate(root).dataset_yaml).split_sets["papers"]
+    rule = load_config(locate(root).config_path).split_sets["papers"]
     assert Path(locate(root).meta, rule.keys["val"]).is_file()
 
 

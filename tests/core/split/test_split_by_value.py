@@ -34,7 +34,7 @@ def a_lines_dataset(root: Path, *values: Any, name: str = "a.jsonl") -> str:
 
 
 def split_names(root: str) -> list[str]:
-    with Catalog(locate(root).catalog) as catalog:
+    with Catalog(locate(root).catalog_path) as catalog:
         return [split.name for split in catalog.splits()]
 
 
@@ -134,14 +134,14 @@ def test_too_many_values_of_later_samples_are_a_finding(tmp_path: Path) -> None:
 def test_value_rule_is_stored_and_applied_again(tmp_path: Path) -> None:
     root = a_lines_dataset(tmp_path / "data", "train", "val", "test")
     place = locate(root)
-    Path(place.dataset_yaml).write_text("version: 1\nsample_type: CrudeSample\n")
+    Path(place.config_path).write_text("version: 1\nsample_type: CrudeSample\n")
     split_by_rule(root, BY_SPLIT)
     split_by_rule(root, SplitRule({}, by_value="json:split", rest="none"), split_set="papers")
     before = splits_of(root)
-    config = load_config(place.dataset_yaml)
+    config = load_config(place.config_path)
     assert (config.split, config.split_sets["papers"].rest) == (BY_SPLIT, "none")
 
-    Path(place.catalog).unlink()
+    Path(place.catalog_path).unlink()
     index(root)
     assert splits_of(root) == splits_of(root, "papers") == before
     split_by_rule(root, None, again=True)

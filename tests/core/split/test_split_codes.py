@@ -31,10 +31,10 @@ from wdsctl.core.validate.validate import ValidateRequest, validate
 def store_validation(root: str, *findings: LocatedFinding, level: str = "content", reach: CheckReach = "all") -> None:
     """Stores the result of a validation of all shards with these findings in the ledger."""
     place = locate(root)
-    with Catalog(place.catalog) as catalog:
+    with Catalog(place.catalog_path) as catalog:
         rows = catalog.shards()
     by_shard = {row.path: [each for each in findings if each.finding.shard == row.path] for row in rows}
-    with Ledger.open(place.ledger) as ledger:
+    with Ledger.open(place.ledger_path) as ledger:
         store_checks(
             ledger,
             [
@@ -61,7 +61,7 @@ def exclude_codes(root: str, *codes: str, progress: RecordingProgress | None = N
 
 
 def excluded_samples(root: str) -> set[str]:
-    with Catalog(locate(root).catalog) as catalog:
+    with Catalog(locate(root).catalog_path) as catalog:
         shards = {row.path for row in catalog.shards()}
     names = {f"{path}/{int(path[6:9]) * 5 + i:06d}" for path in shards for i in range(5)}
     return names - splits_of(root).keys()
@@ -149,7 +149,7 @@ def test_excluded_samples_stay_excluded_without_ledger(tmp_path: Path) -> None:
     root = a_split_dataset(tmp_path)
     store_validation(root, make_finding("shard-000.tar", 1))
     exclude_codes(root, "WDS121")
-    Path(locate(root).ledger).unlink()
+    Path(locate(root).ledger_path).unlink()
     a_dataset(tmp_path, {"shard-006.tar": samples(30, 5)})
     progress = RecordingProgress()
     index(root, progress=progress)

@@ -22,9 +22,9 @@ from wdsctl.core.split_rules.excludes import Excludes
 
 def quarantine(root: str, *rows: tuple[str, int | None, str]) -> ReapplyResult:
     place = locate(root)
-    with Catalog(place.catalog) as catalog:
+    with Catalog(place.catalog_path) as catalog:
         layouts = {row.path: row.layout_hash for row in catalog.shards()}
-    with Ledger.open(place.ledger) as ledger:
+    with Ledger.open(place.ledger_path) as ledger:
         add_to_quarantine(
             ledger,
             [
@@ -53,7 +53,7 @@ def test_quarantined_samples_are_in_no_split_until_released(tmp_path: Path) -> N
     assert before.keys() - splits_of(root).keys() == quarantined
     assert reapply(root) == ReapplyResult(is_changed=False, excluded=7)
     assert index(root).up_to_date
-    with Ledger.open(locate(root).ledger) as ledger:
+    with Ledger.open(locate(root).ledger_path) as ledger:
         delete_quarantine_entries(ledger)
     assert reapply(root).is_changed
     assert splits_of(root) == before
@@ -76,7 +76,7 @@ def test_new_catalog_is_up_to_date_after_quarantined_shard_was_rewritten(tmp_pat
     root = a_split_dataset(tmp_path)
     quarantine(root, ("shard-000.tar", None, ""))
     rewrite_shard(tmp_path / "shard-000.tar", samples(0, 7))
-    os.unlink(locate(root).catalog)
+    os.unlink(locate(root).catalog_path)
     index(root)
 
     assert reapply(root) == ReapplyResult(is_changed=False, excluded=0)

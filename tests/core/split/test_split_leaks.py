@@ -69,7 +69,7 @@ def test_find_leaks_compares_media_of_every_format_by_default(tmp_path: Path) ->
 def test_leak_findings_are_recorded_in_ledger(tmp_path: Path) -> None:
     root = make_leaky_dataset(tmp_path)
     find_leaks(root)
-    with Ledger.open_for_reading(locate(root).ledger) as ledger:
+    with Ledger.open_for_reading(locate(root).ledger_path) as ledger:
         run = ledger.runs()[-1]
         assert run["command"] == "split"
         assert [found.code for found in ledger.findings(run["id"])] == ["WDS216"]

@@ -54,7 +54,7 @@ def test_dataset_behind_cache_shares_its_catalog(use_store: Callable[[str], str]
     root = upload_shards(some_shards(tmp_path / "local", 3), f"{use_store('rclone')}/shards")
     prepare(f"{layer}::{root}", None, UNSURE)
 
-    assert locate(f"{layer}::{root}").catalog == locate(root).catalog
+    assert locate(f"{layer}::{root}").catalog_path == locate(root).catalog_path
     assert inspect(root).samples == inspect(f"{layer}::{root}").samples == 15
 
 

@@ -34,7 +34,7 @@ def open_dataset(root: str, **facts: Any) -> TracedDataset:
 def source_of_split(root: str, name: str) -> SourceFacts:
     """The source facts that a training run on this split records."""
     place = locate(root)
-    digest = split_digest(Offsets(place.offsets_path(1)), read_split(place.catalog, name))
+    digest = split_digest(Offsets(place.offsets_path(1)), read_split(place.catalog_path, name))
     return a_source(root=root, split=name, digest=digest)
 
 

@@ -68,7 +68,7 @@ def test_every_damaged_sample_is_in_sarif_junit_and_ledger(tmp_path: Path) -> No
         (code, f"{key}.jpg") for code, key in NAMES
     ]
     assert format_junit(root, findings, fail_on="error", seconds=0).count("<failure ") == len(NAMES)
-    with Ledger.open_for_reading(locate(root).ledger) as ledger:
+    with Ledger.open_for_reading(locate(root).ledger_path) as ledger:
         assert errors(tuple(ledger.findings(ledger.runs()[-1]["id"]))) == NAMES
 
 

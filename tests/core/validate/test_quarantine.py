@@ -31,7 +31,7 @@ def a_broken_dataset(root: Path) -> str:
 
 
 def sizes(root: str) -> dict[str, int]:
-    with Catalog(locate(root).catalog) as catalog:
+    with Catalog(locate(root).catalog_path) as catalog:
         return {each.name: each.samples for each in catalog.splits()}
 
 
@@ -45,7 +45,7 @@ def test_broken_samples_are_quarantined_and_shards_are_not_changed(tmp_path: Pat
     assert (report.quarantine.samples, report.quarantine.shards, report.quarantine.splits) == (3, 0, {"train": 27})
     assert sizes(root) == {"train": 27}
     assert {name: facts for name, facts in tree(root).items() if name.endswith(".tar")} == before
-    with Ledger.open_for_reading(locate(root).ledger) as ledger:
+    with Ledger.open_for_reading(locate(root).ledger_path) as ledger:
         quarantine = [(row.shard, row.position, row.key, row.code) for row in read_quarantine(ledger)]
     assert quarantine == [(f"{i}.tar", 2, f"{i}2", "WDS144") for i in range(3)]
 
@@ -57,7 +57,7 @@ def test_invalid_lines_are_quarantined(tmp_path: Path) -> None:
     quarantine = validate(root, ValidateRequest(quarantine=True)).quarantine
     assert quarantine is not None
     assert (quarantine.samples, quarantine.shards, quarantine.splits) == (3, 0, {"train": 2})
-    with Ledger.open_for_reading(locate(root).ledger) as ledger:
+    with Ledger.open_for_reading(locate(root).ledger_path) as ledger:
         entries = [(row.position, row.key, row.code) for row in read_quarantine(ledger)]
     assert entries == [(1, "a/1", "WDS123"), (3, "a/3", "WDS121"), (4, "a/4", "WDS123")]
 
@@ -66,7 +66,7 @@ def test_empty_media_are_quarantined_and_empty_texts_are_not(tmp_path: Path) -> 
     root = a_dataset(tmp_path, {"a.tar": {"0.jpg": b"", "0.txt": b"a", "1.jpg": an_image("JPEG"), "1.txt": b""}})
     index(root)
     assert validate(root, CONTENT).quarantine is not None
-    with Ledger.open_for_reading(locate(root).ledger) as ledger:
+    with Ledger.open_for_reading(locate(root).ledger_path) as ledger:
         assert [(row.key, row.code) for row in read_quarantine(ledger)] == [("0", "WDS140")]
 
 
@@ -76,7 +76,7 @@ def test_quarantined_samples_are_not_added_twice(tmp_path: Path) -> None:
     quarantine = validate(root, CONTENT).quarantine
     assert quarantine is not None
     assert (quarantine.samples, quarantine.shards, quarantine.all_samples, quarantine.all_shards) == (0, 0, 3, 0)
-    with Ledger.open_for_reading(locate(root).ledger) as ledger:
+    with Ledger.open_for_reading(locate(root).ledger_path) as ledger:
         assert len(read_quarantine(ledger)) == 3
     assert sizes(root) == {"train": 27}
 
@@ -119,7 +119,7 @@ def test_samples_without_required_part_are_quarantined(tmp_path: Path) -> None:
     assert report.quarantine is not None
     assert (report.quarantine.samples, sizes(root)) == (0, {"train": 50})  # no field map requires the part
 
-    yaml = Path(locate(root).dataset_yaml)
+    yaml = Path(locate(root).config_path)
     yaml.write_text("sample_type: CaptioningSample\nfield_map: {image: jpg, caption: txt}\n")
     report = validate(root, ValidateRequest(quarantine=True))
     assert report.quarantine is not None
@@ -139,7 +139,7 @@ def test_no_sample_of_rewritten_shard_is_quarantined(tmp_path: Path) -> None:
     rewrite_shard(tmp_path / "1.tar", {"new.json": b"{", **{f"1{j}.json": b"{}" for j in range(10)}})
     report = validate(root, CONTENT)
 
-    with Ledger.open_for_reading(locate(root).ledger) as ledger:
+    with Ledger.open_for_reading(locate(root).ledger_path) as ledger:
         assert [(row.shard, row.key) for row in read_quarantine(ledger)] == [("0.tar", "02"), ("2.tar", "22")]
     assert ("WDS305", "1.tar") in [(found.code, found.shard) for found in report.findings]
 
@@ -149,18 +149,18 @@ def test_release_fails_when_ledger_is_read_only(public_path: Path, as_nobody: As
     validate(root, CONTENT)
     place = locate(root)
     os.chmod(place.meta, 0o777)  # noqa: S103 - the point of it
-    os.chmod(place.ledger, 0o644)
+    os.chmod(place.ledger_path, 0o644)
 
     error = as_nobody(lambda: release_from_quarantine(root))
 
     assert isinstance(error, PermissionDenied)
-    assert error.where == place.ledger
+    assert error.where == place.ledger_path
     assert sizes(root) == {"train": 27}
 
 
 def test_ledger_of_newer_schema_is_refused_with_reason(tmp_path: Path) -> None:
     root = a_broken_dataset(tmp_path)
-    with closing(sqlite3.connect(locate(root).ledger)) as ledger:
+    with closing(sqlite3.connect(locate(root).ledger_path)) as ledger:
         ledger.execute("PRAGMA user_version = 99")
     with pytest.raises(CatalogError, match="schema version 99"):
         validate(root, CONTENT)

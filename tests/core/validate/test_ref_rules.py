@@ -52,7 +52,7 @@ def test_ref_rules_are_remembered_relative_to_root(tmp_path: Path, monkeypatch: 
     media(tmp_path)
     monkeypatch.chdir(tmp_path)
     validate(root, refs_request(("image", "media")))
-    assert load_config(locate(root).dataset_yaml).refs == {"image": "../media"}
+    assert load_config(locate(root).config_path).refs == {"image": "../media"}
     monkeypatch.chdir("/")
     with pytest.raises(PermissionDenied, match="leads out of") as caught:  # a dataset may come from a stranger
         validate(root, refs_request(again=True))
@@ -67,7 +67,7 @@ def test_new_rules_are_added_to_remembered_ones(tmp_path: Path) -> None:
     index(root)
     validate(root, refs_request(("image", store)))
     assert codes(validate(root, refs_request(("note", store)))) == [("WDS155", "a/2", 1)]
-    assert load_config(locate(root).dataset_yaml).refs == {"image": "media", "note": "media"}
+    assert load_config(locate(root).config_path).refs == {"image": "media", "note": "media"}
 
 
 @pytest.mark.parametrize("invalid_rule", [("nope", "media"), ("image", "other"), ("image", "nowhere")])
@@ -82,23 +82,23 @@ def test_rule_that_matches_nothing_is_not_remembered(
     validate(root, refs_request(("image", "media")))
     for _ in range(2):  # findings that the ledger remembers are reported again
         report = validate(root, refs_request(invalid_rule, share=share))
-        assert load_config(locate(root).dataset_yaml).refs == {"image": "media"}
+        assert load_config(locate(root).config_path).refs == {"image": "media"}
         assert any(each.severity == "error" for each in report.findings) or share < 1
 
 
 def test_rule_in_ledger_is_written_to_dataset_yaml_again(tmp_path: Path) -> None:
     root, pair = a_primary(tmp_path, ["a/1.jpg"]), ("image", media(tmp_path))
     validate(root, refs_request(pair))
-    os.unlink(locate(root).dataset_yaml)
+    os.unlink(locate(root).config_path)
     assert validate(root, refs_request(pair)).unread == 1
-    assert load_config(locate(root).dataset_yaml).refs == {"image": "media"}
+    assert load_config(locate(root).config_path).refs == {"image": "media"}
 
 
 def test_invalid_dataset_yaml_is_reported_and_not_changed(tmp_path: Path) -> None:
     root, pair = a_primary(tmp_path, ["a/1.jpg"]), ("image", media(tmp_path))
-    Path(locate(root).dataset_yaml).write_text("refs: [")
+    Path(locate(root).config_path).write_text("refs: [")
     assert [each.severity for each in validate(root, refs_request(pair)).findings if each.code != "WDS155"] == ["error"]
-    assert Path(locate(root).dataset_yaml).read_text() == "refs: ["
+    assert Path(locate(root).config_path).read_text() == "refs: ["
 
 
 def test_references_are_checked_again_only_after_data_or_store_changes(tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_blend_file_detects_fields_that_name_arrays(tmp_path: Path) -> None:
 def test_stores_of_blend_file_precede_saved_rules(tmp_path: Path) -> None:
     primary = a_primary(tmp_path, ["a/1.jpg", "a/2.jpg"])
     validate(primary, refs_request(("image", media(tmp_path))))
-    assert load_config(locate(primary).dataset_yaml).refs
+    assert load_config(locate(primary).config_path).refs
     split_by_ratios(primary, {"train": 1})
     index(a_dataset(tmp_path / "fewer", {"s.tar": {"a/1.jpg": b"1"}}))
     (tmp_path / "train.yaml").write_text("splits:\n  train:\n    path: qa.jsonl\n    aux: {m: fewer}\n")
@@ -224,7 +224,7 @@ def test_findings_of_blend_file_name_their_dataset(tmp_path: Path) -> None:
 
 def test_concurrent_changes_of_dataset_yaml_are_kept(tmp_path: Path) -> None:
     root, store = a_primary(tmp_path, ["a/1.jpg"]), media(tmp_path)
-    config = Path(locate(root).dataset_yaml)
+    config = Path(locate(root).config_path)
 
     def edit_config() -> None:
         config.write_text(dump_config(DatasetConfig(refs={"sound": "elsewhere"})))

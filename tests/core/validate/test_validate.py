@@ -115,7 +115,7 @@ def test_missing_parts_of_field_map_are_reported(tmp_path: Path) -> None:
     files = {**samples(0, 3), "x.png": b"1", "x.txt": b"1", "y.jpg": b"1", "z.txt": b"1"}
     root = a_dataset(tmp_path, {"a.tar": files})
     index(root)
-    Path(locate(root).dataset_yaml).write_text(CAPTIONS)
+    Path(locate(root).config_path).write_text(CAPTIONS)
 
     assert [(f.code, f.part, f.key, f.count) for f in validate(root).findings] == [
         ("WDS108", "txt", "y", 1),
@@ -133,14 +133,14 @@ def test_parts_of_nearly_all_samples_are_expected_without_field_map(tmp_path: Pa
         ("WDS108", "txt", "y", 1),
     ]
     assert {(each.severity, each.message) for each in findings} == {("warning", "it lacks txt, which 200 others have")}
-    Path(locate(root).dataset_yaml).write_text("sample_type: CrudeSample\noptional: [txt]\n")
+    Path(locate(root).config_path).write_text("sample_type: CrudeSample\noptional: [txt]\n")
     assert validate(root).findings == ()
 
 
 def test_required_part_of_no_sample_is_one_finding_with_suggestion(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.tar": samples(0, 3, "mp4", "txt")})
     index(root)
-    Path(locate(root).dataset_yaml).write_text("sample_type: CaptioningSample\nfield_map: {image: mp5, caption: txt}\n")
+    Path(locate(root).config_path).write_text("sample_type: CaptioningSample\nfield_map: {image: mp5, caption: txt}\n")
     for report, severity in ((validate(root), "error"), (index(root), "warning")):
         (finding,) = [each for each in report.findings if each.code == "WDS108"]
         assert (finding.severity, finding.part, finding.count) == (severity, "mp5", 3)
@@ -156,7 +156,7 @@ def test_part_of_field_is_required_unless_optional(tmp_path: Path, optional: str
     del files["000007.json"]
     root = a_dataset(tmp_path, {"a.tar": files})
     index(root)
-    yaml = Path(locate(root).dataset_yaml)
+    yaml = Path(locate(root).config_path)
     yaml.write_text(LABELS)
 
     (finding,) = validate(root).findings
@@ -192,7 +192,7 @@ def test_rare_part_is_only_note(tmp_path: Path, count: int) -> None:
 def test_optional_part_that_no_sample_has_is_reported(tmp_path: Path, name: str, severity: str) -> None:
     index(root := a_dataset(tmp_path, {"a.tar": samples(0, 5, "jpg", "json")}))
     text = LABELS.replace("}", ", label_name: txt}")
-    Path(locate(root).dataset_yaml).write_text(f"{text}optional: [label_name, {name}]\n")
+    Path(locate(root).config_path).write_text(f"{text}optional: [label_name, {name}]\n")
     found = {(each.part, each.code, each.severity) for each in validate(root).findings}
     assert (name, "WDS131", severity) in found
 
@@ -203,7 +203,7 @@ def test_rare_part_is_unexpected_unless_mapped_to_field(tmp_path: Path) -> None:
     index(root)
 
     assert sorted(f.part for f in validate(root).findings) == ["jgp", "json"]
-    Path(locate(root).dataset_yaml).write_text(
+    Path(locate(root).config_path).write_text(
         "sample_type: CaptioningSample\nfield_map: {image: jpg, caption: 'json[caption],txt'}\n"
     )
     (finding,) = validate(root).findings
@@ -224,7 +224,7 @@ def test_missing_offsets_file_is_reported_with_command(tmp_path: Path) -> None:
 def test_invalid_dataset_yaml_is_reported_and_rest_is_checked(tmp_path: Path, text: str) -> None:
     root = a_dataset(tmp_path, {"a.tar": {**samples(0, 200), "x.jpg": b"1"}, "b.tar": b"no tar"})
     index(root)
-    Path(locate(root).dataset_yaml).write_text(text)
+    Path(locate(root).config_path).write_text(text)
     findings = validate(root).findings
 
     assert sorted((f.code, f.severity) for f in findings) == [
@@ -258,7 +258,7 @@ def test_sample_type_that_cannot_be_loaded_is_warning(
     monkeypatch.syspath_prepend(tmp_path / "code")
     root = a_dataset(tmp_path / "data", {"a.tar": samples(0, 2)})
     index(root)
-    Path(locate(root).dataset_yaml).write_text(f"sample_type: {sample_type}\n")
+    Path(locate(root).config_path).write_text(f"sample_type: {sample_type}\n")
 
     findings = [(found.code, found.severity) for found in validate(root).findings if reason in found.message]
     assert findings == ([("WDS220", "warning")] if reason else [])
@@ -271,7 +271,7 @@ def test_part_of_some_samples_is_note_with_and_without_field_map(tmp_path: Path,
     index(root)
 
     if config:
-        Path(locate(root).dataset_yaml).write_text(config)
+        Path(locate(root).config_path).write_text(config)
     (finding,) = validate(root).findings
     assert (finding.code, finding.severity, finding.part, finding.count) == ("WDS109", "note", "json", 1)
 
@@ -289,7 +289,7 @@ def test_findings_are_recorded_in_ledger(tmp_path: Path) -> None:
     index(root)
     validate(root)
 
-    with Ledger.open_for_reading(locate(root).ledger) as ledger:
+    with Ledger.open_for_reading(locate(root).ledger_path) as ledger:
         run = ledger.runs()[-1]
     assert (run["command"], run["status"], run["details"]["findings"]) == ("validate", "partial", {"WDS101": 1})
 
@@ -306,7 +306,7 @@ def test_validate_without_catalog_is_refused(tmp_path: Path) -> None:
 def test_zeroed_page_in_catalog_is_always_detected(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 3, 400)
     index(root)
-    catalog = Path(locate(root).catalog)
+    catalog = Path(locate(root).catalog_path)
     sound = catalog.read_bytes()
     assert validate(root).findings == ()
     for at in range(4096, len(sound), 4096):

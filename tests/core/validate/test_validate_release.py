@@ -35,6 +35,6 @@ def test_release_blend_releases_quarantined_samples_of_all_its_datasets(tmp_path
     assert (rest.root, rest.released) == (str(blend), 4)
     assert tree(sound) == before
     for root in (one, other):
-        with Ledger.open_for_reading(locate(root).ledger) as ledger:
+        with Ledger.open_for_reading(locate(root).ledger_path) as ledger:
             assert read_quarantine(ledger) == []
     assert release_blend(str(blend)).released == 0

@@ -79,7 +79,7 @@ def test_sampled_run_checks_its_samples_again_and_stores_no_findings(tmp_path: P
     assert [(len(set(each)), report.unread) for each, report in zip(keys, reports, strict=True)] == [(10, 0)] * 4
     assert keys[0] == keys[3]
     assert keys[0] != keys[1] != keys[2]
-    with Ledger.open_for_reading(locate(root).ledger) as ledger:
+    with Ledger.open_for_reading(locate(root).ledger_path) as ledger:
         assert list(read_checks(ledger)) == [("a.tar", "structure", "all")]
     full = validate(root, CONTENT)
     assert (full.unread, [each.key for each in full.findings]) == (0, [f"{i:02d}" for i in range(40)])
@@ -107,14 +107,14 @@ def test_sampled_findings_in_ledger_of_old_version_are_ignored(tmp_path: Path) -
     expected = found(validate(root, share_request(0.1)))
     assert expected != BROKEN
     validate(root, CONTENT)
-    with closing(sqlite3.connect(locate(root).ledger)) as connection, connection:
+    with closing(sqlite3.connect(locate(root).ledger_path)) as connection, connection:
         connection.execute("UPDATE known SET reach = 'some' WHERE level = 'content'")
 
     report = validate(root, share_request(0.1))
     assert (found(report), report.unread) == (expected, 0)
     full = validate(root, CONTENT)
     assert (found(full), full.unread) == (BROKEN, 0)
-    with closing(sqlite3.connect(locate(root).ledger)) as connection:
+    with closing(sqlite3.connect(locate(root).ledger_path)) as connection:
         assert connection.execute("SELECT count(*) FROM known WHERE reach = 'some'").fetchone() == (0,)
 
 
@@ -130,7 +130,7 @@ def test_renamed_shard_is_not_read_again_and_findings_use_new_name(tmp_path: Pat
 def test_unreadable_shard_is_read_next_time(tmp_path: Path) -> None:
     root = shards(tmp_path)
     validate(root, CONTENT)
-    with Ledger.open(locate(root).ledger) as ledger:
+    with Ledger.open(locate(root).ledger_path) as ledger:
         store_checks(ledger, [StoredCheck("1.tar", "content", "none", "", b"", "[]")])
     assert [validate(root, share_request(0.5)).unread for _ in range(2)] == [
         3,
@@ -157,7 +157,7 @@ def test_findings_before_interruption_are_kept(tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         validate(root, CONTENT, progress=RecordingProgress(at_advance=stop))
-    with Ledger.open_for_reading(locate(root).ledger) as ledger:
+    with Ledger.open_for_reading(locate(root).ledger_path) as ledger:
         assert len({shard for shard, _, _ in read_checks(ledger)}) == 3
         assert ledger.runs()[-1]["status"] == "interrupted"
     assert validate(root, CONTENT).unread == 3

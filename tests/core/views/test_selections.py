@@ -99,7 +99,7 @@ def test_view_is_found_in_rebuilt_catalog(tmp_path: Path) -> None:
             os.unlink(os.path.join(place.meta, name))
     index(root)
 
-    paths = {shard.id: shard.path for shard in read_catalog_shards(place.catalog)}
+    paths = {shard.id: shard.path for shard in read_catalog_shards(place.catalog_path)}
     after = {paths[shard]: part.bits for shard, part in read_view_samples(place, "even").items()}
     assert sorted(after) == ["shard-001.tar", "shard-002.tar", "shard-003.tar", "zzz.tar"]
     assert set(after.values()) == {part.bits for part in before.values()}
@@ -127,7 +127,7 @@ def test_missing_view_is_refused_with_existing_names(tmp_path: Path) -> None:
 def test_splits_and_whole_catalog_are_selections_too(tmp_path: Path) -> None:
     root = a_viewed(tmp_path)
     place = locate(root)
-    everything = select_all(read_catalog_shards(place.catalog))
+    everything = select_all(read_catalog_shards(place.catalog_path))
     train, val = select_split(place, "train"), select_split(place, "val")
 
     assert intersect_selections(everything, train) == train

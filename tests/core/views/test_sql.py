@@ -134,7 +134,7 @@ def test_error_between_two_rows_is_raised(gallery: str) -> None:
 def test_damaged_ledger_is_noted_and_catalog_is_read(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 1)
     index(root)
-    Path(locate(root).ledger).write_bytes(b"nonsense" * 999)
+    Path(locate(root).ledger_path).write_bytes(b"nonsense" * 999)
     with sql(root, "SELECT count(*) FROM v_run") as answer:
         assert list(answer.rows) == [(0,)]
         assert "cannot read the ledger" in answer.note
@@ -145,15 +145,15 @@ def test_damaged_ledger_is_noted_and_catalog_is_read(tmp_path: Path) -> None:
 def test_dataset_without_ledger_has_no_runs(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 1)
     index(root)
-    Path(locate(root).ledger).unlink()
+    Path(locate(root).ledger_path).unlink()
     assert query_rows(root, "SELECT * FROM v_run") == []
-    assert not Path(locate(root).ledger).exists()
+    assert not Path(locate(root).ledger_path).exists()
 
 
 def test_damaged_catalog_is_reported(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 1, 2000)
     index(root)
-    path = Path(locate(root).catalog)
+    path = Path(locate(root).catalog_path)
     data = bytearray(path.read_bytes())
     data[4096 * 3 :] = b"\xee" * (len(data) - 4096 * 3)
     path.write_bytes(bytes(data))
@@ -186,7 +186,7 @@ def test_query_without_sample_rows_is_refused(tmp_path: Path) -> None:
 def test_text_that_is_not_utf_8_is_escaped(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 1)
     index(root)
-    with closing(sqlite3.connect(locate(root).catalog)) as connection:
+    with closing(sqlite3.connect(locate(root).catalog_path)) as connection:
         connection.execute("UPDATE sample SET key = CAST(x'61ff' AS TEXT) WHERE key = '000001'")
         connection.commit()
     assert ("a\\xff",) in query_rows(root, "SELECT key FROM v_sample")

@@ -38,7 +38,7 @@ def query_rows(root: str, text: str) -> list[tuple[Any, ...]]:
 def view_samples(root: str, name: str) -> set[Sample]:
     """The samples of a view, as shards and positions."""
     place = locate(root)
-    shards = {shard.id: shard for shard in read_catalog_shards(place.catalog)}
+    shards = {shard.id: shard for shard in read_catalog_shards(place.catalog_path)}
     found = read_view_samples(place, name).items()
     return {
         (shards[i].path, at) for i, part in found for at in sample_flags(part, shards[i].samples).nonzero()[0].tolist()
@@ -85,12 +85,12 @@ def test_view_contains_samples_that_meet_all_conditions(gallery: str, tmp_path: 
 
 def test_view_is_stored_with_hash_and_definition(gallery: str) -> None:
     report = create_view(gallery, "wide", ViewDefinition(where="width >= 40"))
-    found = read_view(locate(gallery).ledger, "wide")
+    found = read_view(locate(gallery).ledger_path, "wide")
 
     assert found is not None
     assert (found[0].samples, found[0].hash, found[0].generation) == (report.samples, report.hash, 1)
     assert found[0].definition == '{"where": "width >= 40"}'
-    with Ledger.open_for_reading(locate(gallery).ledger) as ledger:
+    with Ledger.open_for_reading(locate(gallery).ledger_path) as ledger:
         assert (ledger.runs()[-1]["command"], ledger.runs()[-1]["status"]) == ("view create", "ok")
 
 
@@ -144,7 +144,7 @@ def test_replaced_view_has_new_definition_even_with_same_samples(gallery: str) -
 def test_view_without_samples_is_refused(gallery: str, options: dict[str, str]) -> None:
     with pytest.raises(InputError, match="no sample matches the selection"):
         create_view(gallery, "none", ViewDefinition(**options))  # type: ignore[arg-type]
-    assert read_views(locate(gallery).ledger) == []
+    assert read_views(locate(gallery).ledger_path) == []
 
 
 def test_repeated_keys_select_all_samples_unless_positions_are_given(tmp_path: Path) -> None:
@@ -272,7 +272,7 @@ def test_refresh_refuses_view_that_became_empty(tmp_path: Path) -> None:
     index(root)
     for name, where in (("even", "position % 2 = 0"), ("first", "shard = 'shard-000.tar'")):
         create_view(root, name, ViewDefinition(where=where))
-    before = read_view(locate(root).ledger, "first")
+    before = read_view(locate(root).ledger_path, "first")
     (tmp_path / "shard-000.tar").unlink()
     index(root, missing="drop")
 
@@ -280,13 +280,13 @@ def test_refresh_refuses_view_that_became_empty(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="no sample matches the selection") as error:
             refresh_views(root, ["first"], dry_run=dry_run)
         assert f"to delete it, run `wdsctl view delete {root} first`" in error.value.hint
-    assert read_view(locate(root).ledger, "first") == before
+    assert read_view(locate(root).ledger_path, "first") == before
 
 
 def test_view_of_keys_from_stdin_cannot_be_refreshed(gallery: str) -> None:
     place = locate(gallery)
     create_view(gallery, "piped", ViewDefinition(where="width >= 40"))
-    with Ledger.open(place.ledger) as ledger, ledger.transaction() as connection:
+    with Ledger.open(place.ledger_path) as ledger, ledger.transaction() as connection:
         connection.execute("""UPDATE view SET expression = '{"keys": "-"}'""")
     with pytest.raises(UsageError, match="from stdin"):
         refresh_views(gallery)
@@ -301,7 +301,7 @@ def test_deleted_view_no_longer_exists(gallery: str) -> None:
 
 def test_unparsable_definition_is_reported(gallery: str) -> None:
     create_view(gallery, "wide", ViewDefinition(where="width >= 40"))
-    with Ledger.open(locate(gallery).ledger) as ledger, ledger.transaction() as connection:
+    with Ledger.open(locate(gallery).ledger_path) as ledger, ledger.transaction() as connection:
         connection.execute("UPDATE view SET expression = 'nonsense'")
     with pytest.raises(CatalogError, match="the stored definition of the view 'wide'"):
         refresh_views(gallery)

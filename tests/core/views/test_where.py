@@ -32,7 +32,7 @@ Sample = tuple[str, int]
 def find_samples(root: str, text: str) -> set[Sample]:
     """The matching samples, as shards and positions."""
     place = locate(root)
-    shards = read_catalog_shards(place.catalog)
+    shards = read_catalog_shards(place.catalog_path)
     paths = {shard.id: shard.path for shard in shards}
     with RowQuery(place, shards) as rows:
         return {(paths[shard], at) for shard, flags in rows.find_samples(text) for at in np.flatnonzero(flags).tolist()}

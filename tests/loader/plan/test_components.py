@@ -31,7 +31,7 @@ def source_of(root: Path, samples: int, number: int) -> SplitSource:
     offsets = Offsets(place.offsets_path(1))
     config = DatasetConfig(sample_type="CrudeSample")
     return SplitSource(
-        path, offsets, SampleSelection(offsets, read_split(place.catalog, "train")), config, None, number=number
+        path, offsets, SampleSelection(offsets, read_split(place.catalog_path, "train")), config, None, number=number
     )
 
 

@@ -55,7 +55,7 @@ def make(root: Path, parts: Any, sample_type: str = "CrudeSample", **fields: str
 
 
 def set_config(root: str, text: str) -> None:
-    path = Path(locate(root).dataset_yaml)
+    path = Path(locate(root).config_path)
     path.write_text(text + path.read_text().partition("subflavors: {}\n")[2])
 
 

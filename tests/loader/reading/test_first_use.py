@@ -143,10 +143,10 @@ def test_open_or_index_reads_catalog_written_by_another_process_meanwhile(tmp_pa
     root = an_energon_dataset(tmp_path)
 
     def open_split(place: DatasetLocation) -> tuple[int, list[SplitShard]]:
-        if not os.path.exists(place.catalog):
+        if not os.path.exists(place.catalog_path):
             index(root)
             raise InputError("the dataset has no split 'train'; it has none yet", hint="", code="WDS211")
-        return read_current_split(place.catalog, "train")[:2]
+        return read_current_split(place.catalog_path, "train")[:2]
 
     _, (_, parts) = open_or_index(locate(root), None, open_split)
     assert sum(part.samples for part in parts) == len(TRAIN)

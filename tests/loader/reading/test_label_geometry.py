@@ -51,7 +51,7 @@ def a_labelled(
         ("SegmentationSample", {"image": "jpg", "mask": "seg.png"}) if mask else ("DetectionSample", DETECTION)
     )
     prepare(source, None, PrepareRequest(sample_type=kind, field_map={**fields, **more}))
-    path = Path(locate(source).dataset_yaml)
+    path = Path(locate(source).config_path)
     lines = [line for line in path.read_text().splitlines() if not line.startswith("drawn_on")]
     path.write_text("\n".join([*lines, f"drawn_on: {drawn_on}" if drawn_on else "", ""]))
     return source
@@ -157,7 +157,7 @@ def test_tiff_is_delivered_as_its_labels_are_drawn(tmp_path: Path, drawn_on: str
     parts = {"0.tif": file.getvalue(), "0.json": json.dumps(LABELS).encode()}
     source = a_dataset(tmp_path / "a", {"0.tar": parts})
     prepare(source, None, PrepareRequest(sample_type="DetectionSample", field_map={**DETECTION, "image": "tif"}))
-    path = Path(locate(source).dataset_yaml)
+    path = Path(locate(source).config_path)
     lines = [line for line in path.read_text().splitlines() if not line.startswith("drawn_on")]
     path.write_text("\n".join([*lines, f"drawn_on: {drawn_on}" if drawn_on else "", ""]))
 

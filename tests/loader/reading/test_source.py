@@ -82,8 +82,8 @@ class DictStorage:
 def source_of(root: str, storage: DictStorage | None = None, decoder: SampleDecoder | None = None) -> SplitSource:
     place = locate(root)
     offsets = Offsets(place.offsets_path(1))
-    selection = SampleSelection(offsets, read_split(place.catalog, "val"))
-    return SplitSource(root, offsets, selection, load_config(place.dataset_yaml), decoder, storage=storage)
+    selection = SampleSelection(offsets, read_split(place.catalog_path, "val"))
+    return SplitSource(root, offsets, selection, load_config(place.config_path), decoder, storage=storage)
 
 
 def load_shards(root: str, fails_at: int = 0) -> DictStorage:
@@ -103,9 +103,9 @@ def test_split_source_of_view_knows_its_full_selection(tmp_path: Path) -> None:
     root = make_typed_dataset(tmp_path, lambda i: {"txt": b"%d" % i}, sample_type="TextSample", text="txt")
     place = locate(root)
     offsets = Offsets(place.offsets_path(1))
-    parts = read_split(place.catalog, "val")
+    parts = read_split(place.catalog_path, "val")
     whole, some = SampleSelection(offsets, parts), SampleSelection(offsets, parts[:1])
-    config = load_config(place.dataset_yaml)
+    config = load_config(place.config_path)
 
     plain = SplitSource(root, offsets, some, config, None)
     viewed = SplitSource(root, offsets, some, config, None, view_hash="0123", full_selection=whole, is_member=True)
@@ -156,7 +156,7 @@ def test_field_uses_first_alternative_part_of_sample(tmp_path: Path) -> None:
 
 
 def make_optional(root: str, name: str) -> None:
-    yaml = Path(locate(root).dataset_yaml)
+    yaml = Path(locate(root).config_path)
     yaml.write_text(f"{yaml.read_text()}optional: [{name}]\n")
 
 
@@ -187,7 +187,7 @@ def test_derived_type_makes_required_field_optional(tmp_path: Path) -> None:
         return {"jpg": b"image", "txt": b"a caption"} if i else {"jpg": b"image"}
 
     root = make_typed_dataset(tmp_path, parts, 2, sample_type="CaptioningSample", image="jpg", caption="txt")
-    yaml = Path(locate(root).dataset_yaml)
+    yaml = Path(locate(root).config_path)
     own_type = f"sample_type: {__name__}:MaybeCaptionedSample"
     yaml.write_text(yaml.read_text().replace("sample_type: CaptioningSample", own_type))
     make_optional(root, "caption")

@@ -47,7 +47,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> SplitSource:
     root = a_dataset(tmp_path_factory.mktemp("data"), SAMPLES, shard_samples=11, parts=numbered)
     place = locate(root)
     offsets = Offsets(place.offsets_path(1))
-    selection = SampleSelection(offsets, read_split(place.catalog, "train"))
+    selection = SampleSelection(offsets, read_split(place.catalog_path, "train"))
     return SplitSource(root, offsets, selection, DatasetConfig(sample_type="CrudeSample"), None)
 
 

@@ -359,7 +359,7 @@ def _is_dataset(store: str) -> bool:
     if not os.path.isdir(store):
         return False
     counts = (os.path.join(store, ENERGON_META_FOLDER, name) for name in ENERGON_INFO_FILES)
-    return any(map(os.path.isfile, (locate(store).dataset_yaml, *counts)))
+    return any(map(os.path.isfile, (locate(store).config_path, *counts)))
 
 
 def _forbid(node: Node, keys: tuple[str, ...], what: str) -> None:

@@ -55,7 +55,7 @@ def record_run(
         yield RunRecord(None)
         return
     try:
-        ledger = Ledger.open(location.ledger)
+        ledger = Ledger.open(location.ledger_path)
     except _LEDGER_ERRORS as error:
         progress.note(_not_recorded_message(error))
         yield RunRecord(None, error)
@@ -63,7 +63,7 @@ def record_run(
     with closing(ledger):
         for note in ledger.notes:
             progress.note(note)
-        yield from _record_in_ledger(ledger, location.catalog, current_invocation(command, arguments), progress)
+        yield from _record_in_ledger(ledger, location.catalog_path, current_invocation(command, arguments), progress)
 
 
 def _record_in_ledger(ledger: Ledger, catalog: str, invocation: Invocation, progress: Progress) -> Iterator[RunRecord]:
@@ -183,15 +183,15 @@ def read_run(root: str, number: int, *, catalog: str | None = None) -> RunReport
 
 def _opened(location: DatasetLocation) -> Ledger:
     """Open the ledger. Raises CatalogError if it is damaged; `Ledger.open_for_reading` would return an empty ledger."""
-    if not is_undamaged_ledger(location.ledger):
+    if not is_undamaged_ledger(location.ledger_path):
         raise CatalogError(
             "cannot read the run history",
-            where=location.ledger,
+            where=location.ledger_path,
             hint="restore a copy of ledger.sqlite; otherwise the next command that writes starts a new one and "
             "keeps the damaged file",
             code="WDS302",
         )
-    return Ledger.open_for_reading(location.ledger)
+    return Ledger.open_for_reading(location.ledger_path)
 
 
 def _logged_run(row: Mapping[str, Any]) -> LoggedRun:

@@ -51,14 +51,14 @@ _REASON_CODES = ("WDS112", "WDS111", "WDS118")
 def check_shard_catalog(location: DatasetLocation) -> None:
     """`check_catalog_exists`, and InputError WDS322 for the catalog of a media folder."""
     check_catalog_exists(location)
-    check_not_media_folder(location.catalog)
+    check_not_media_folder(location.catalog_path)
 
 
 def check_catalog_exists(location: DatasetLocation) -> None:
     """Raise the most helpful error if there is no catalog: that another process is creating it, that there are no
     shards, or how to create one. Raises CatalogError WDS301 or WDS304, InputError WDS003.
     """
-    if os.path.exists(location.catalog):
+    if os.path.exists(location.catalog_path):
         return
     held = describe_lock_holder(location.lock)
     if held:
@@ -75,7 +75,10 @@ def check_catalog_exists(location: DatasetLocation) -> None:
 
 def check_not_incomplete(location: DatasetLocation) -> None:
     """Raise CatalogError WDS301 if a command has written only some of its shards: the others would be missing."""
-    with suppress(CatalogError), Ledger.open_for_reading(location.ledger) as ledger:  # a damaged ledger has no plan
+    with (
+        suppress(CatalogError),
+        Ledger.open_for_reading(location.ledger_path) as ledger,
+    ):  # a damaged ledger has no plan
         is_incomplete = has_unfinished_conversion(location) or any(
             shard.state != "done" for shard in ledger.planned_shards()
         )
@@ -114,7 +117,7 @@ def _no_catalog_error(location: DatasetLocation) -> WdsctlError:
     listing = list_shards(location.root, only=location.single_file)
     packed = [finding.shard for finding in listing.findings if finding.code == "WDS113"]
     return (
-        missing_catalog_error(location.catalog, shell_command_at(location, "prepare"))
+        missing_catalog_error(location.catalog_path, shell_command_at(location, "prepare"))
         if listing.shards or not packed
         else only_compressed_error(location, packed)
     )
@@ -146,12 +149,12 @@ def is_media_folder(root: str, catalog: str | None = None, *, media_requested: b
     `media_requested`: a folder without catalog and shards counts as a media folder.
     """
     location = locate(root, catalog)
-    if not os.path.exists(location.catalog):
+    if not os.path.exists(location.catalog_path):
         return media_requested and not (
             has_shards(location.root, location.single_file) or has_in_place_shards(location.root)
         )
     try:
-        with Catalog(location.catalog) as published:
+        with Catalog(location.catalog_path) as published:
             return published.is_media_folder
     except CatalogError:
         return False
@@ -162,7 +165,7 @@ def wait_for_catalog(location: DatasetLocation, wait: float, note: Callable[[str
 
     Raises CatalogError WDS304 after `wait` seconds.
     """
-    if wait and not os.path.exists(location.catalog) and describe_lock_holder(location.lock):
+    if wait and not os.path.exists(location.catalog_path) and describe_lock_holder(location.lock):
         with hold_lock(location.lock, wait=wait, note=note):
             pass
 
@@ -304,11 +307,11 @@ def is_prepared(folder: str) -> bool:
         location = locate(folder)
     except WdsctlError:  # missing or unreadable: this user could not use it as a dataset
         return False
-    if os.path.exists(location.catalog) or os.path.exists(location.dataset_yaml):
+    if os.path.exists(location.catalog_path) or os.path.exists(location.config_path):
         return True
-    if not os.path.exists(location.ledger):
+    if not os.path.exists(location.ledger_path):
         return False
-    with suppress(WdsctlError), Ledger.open_for_reading(location.ledger) as ledger:
+    with suppress(WdsctlError), Ledger.open_for_reading(location.ledger_path) as ledger:
         return bool(ledger.planned_shards())
     return False
 
@@ -328,7 +331,7 @@ def _is_collection(folder: str) -> bool:
 
 def _shards(location: DatasetLocation) -> list[str]:
     """Empty for a catalog that cannot be read: the command that reads it reports why."""
-    with suppress(WdsctlError), open_catalog_connection(location.catalog) as catalog:
+    with suppress(WdsctlError), open_catalog_connection(location.catalog_path) as catalog:
         return [path for (path,) in catalog.execute("SELECT path FROM shard WHERE removed IS NULL")]
     return []
 

@@ -93,7 +93,7 @@ def stage_catalog(location: DatasetLocation) -> Iterator[CatalogStage]:
         yield stage
     except WdsctlError as error:
         here = stage.location
-        error.where = error.where.replace(here.catalog, here.published_catalog)
+        error.where = error.where.replace(here.catalog_path, here.published_catalog)
         raise
     finally:
         stage.publish()
@@ -107,7 +107,7 @@ def change_catalog(location: DatasetLocation) -> Iterator[CatalogDraft]:
     publishes the copy, as `open_draft` does. Raises CatalogError WDS302 and WDS303, StorageError.
     """
     if not location.staged_catalog:
-        with open_draft(location.catalog, before_publish=partial(check_lock_held, location.lock)) as draft:
+        with open_draft(location.catalog_path, before_publish=partial(check_lock_held, location.lock)) as draft:
             yield draft
         return
     try:

@@ -262,10 +262,10 @@ def _is_outside(name: str) -> bool:
 
 def _list_shards(location: DatasetLocation) -> tuple[list[ShardFile], dict[tuple[str, int, int], str], list[Finding]]:
     """Return the existing shards, the hashes in the catalog by (path, size, time), and errors about missing shards."""
-    if not os.path.exists(location.catalog):
+    if not os.path.exists(location.catalog_path):
         listing = list_shards(location.root, only=location.single_file)
         return list(listing.shards), {}, _errors(listing.findings)
-    with Catalog(location.catalog) as published:
+    with Catalog(location.catalog_path) as published:
         rows = published.shards()
         exclude, selection = published.exclude_patterns(), published.selection()
     paths = [row.path for row in rows]
@@ -284,9 +284,9 @@ def _list_shards(location: DatasetLocation) -> tuple[list[ShardFile], dict[tuple
 
 def _find_corrupt_shards(location: DatasetLocation) -> set[str]:
     """Find shards whose hash was wrong in their last `validate --level hashes`."""
-    if not os.path.exists(location.ledger):
+    if not os.path.exists(location.ledger_path):
         return set()
-    with Ledger.open_for_reading(location.ledger) as ledger:
+    with Ledger.open_for_reading(location.ledger_path) as ledger:
         return {
             each.shard for each in read_checks(ledger).values() if each.level == "hashes" and "WDS151" in each.findings
         }

@@ -83,15 +83,15 @@ def open_side(root: str, catalog: str | None = None, generation: int | None = No
     dataset no longer has the generation, UsageError for a view at an older generation.
     """
     location, view = locate_view(root, catalog)
-    current = read_current_generation(location.catalog)
-    check_not_media_folder(location.catalog)
+    current = read_current_generation(location.catalog_path)
+    check_not_media_folder(location.catalog_path)
     target = current if generation is None else generation
     is_current = target == current
     if view and not is_current:
         raise UsageError("a view exists only in the current generation", hint=f"remove @{view}, or the generation")
     if not is_current:
         _check_generation_kept(location, target, current)
-    with Catalog(location.catalog) as opened:
+    with Catalog(location.catalog_path) as opened:
         yield DiffSide(
             location=location,
             view=view,

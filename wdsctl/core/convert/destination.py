@@ -58,10 +58,10 @@ def check_destination_free(location: DatasetLocation, dest: str, work: str) -> N
     if any(os.path.exists(os.path.join(work, name)) for name in (PLAN_FILE, FINISHED_FILE)):
         return  # the fingerprint decides
     check_destination_empty(dest)
-    if os.path.exists(location.catalog):
+    if os.path.exists(location.catalog_path):
         raise UsageError(
             "the destination is a dataset already",
-            where=location.catalog,
+            where=location.catalog_path,
             hint="choose a folder that is empty or does not exist",
         )
 
@@ -202,8 +202,8 @@ def _remove_catalog(location: DatasetLocation, *, with_meta: bool) -> None:
         for name in os.listdir(location.meta):
             if name in ("columns", "media") or name.startswith(("catalog.sqlite", "offsets-", "names-", "keyframes-")):
                 remove_path(os.path.join(location.meta, name))
-    if os.path.exists(location.dataset_yaml):
-        set_aside(location.dataset_yaml, "before")  # the user may have edited it
+    if os.path.exists(location.config_path):
+        set_aside(location.config_path, "before")  # the user may have edited it
 
 
 def _mismatch_error(message: str, differing: Sequence[str], dest: str, hint: str) -> UsageError:

@@ -65,7 +65,7 @@ def check_replaceable(dest: str) -> bool:
     if not location.has_catalog_inside:
         raise UsageError(
             "--overwrite cannot replace a dataset whose catalog is in another folder",
-            where=location.catalog,
+            where=location.catalog_path,
             hint="choose another DEST, or unset WDSCTL_CATALOG",
         )
     finished = load_finished(os.path.join(location.meta, CONVERSION_FOLDER))
@@ -143,7 +143,7 @@ def _authored_files(dest: str, draft: str) -> Iterator[tuple[str, str]]:
     `.wdsctl`, under a name that begins with the dataset's folder.
     """
     for folder, folders, _ in os.walk(dest):
-        authored = locate(folder).dataset_yaml if META_FOLDER in folders else ""
+        authored = locate(folder).config_path if META_FOLDER in folders else ""
         folders[:] = sorted(name for name in folders if name != META_FOLDER)
         if not authored or not os.path.exists(authored):
             continue

@@ -61,7 +61,7 @@ def ensure_indexed(
     splits that names or a field tell.
     """
     location = locate(root, catalog)
-    if os.path.exists(location.catalog):
+    if os.path.exists(location.catalog_path):
         check_index_is_current(location, findings, progress)
         return location
     private = DatasetLocation(location.root, private_catalog, location.single_file)
@@ -228,9 +228,9 @@ def _open_shards(
     # A selection uses the catalog, which does not list compressed tars: ignoring them loses nothing.
     ignored = {"WDS113"} if is_selected else {"WDS119"} if has_no_shards else set()
     opened.findings += [found for found in findings if found.code not in ignored]
-    options |= {"catalog": location.meta, "generation": str(read_current_generation(location.catalog))}
+    options |= {"catalog": location.meta, "generation": str(read_current_generation(location.catalog_path))}
     options |= _selection_options(view, request)
-    config = load_config(location.dataset_yaml) if os.path.exists(location.dataset_yaml) else None
+    config = load_config(location.config_path) if os.path.exists(location.config_path) else None
     if request.layout == "monolithic" and (refs := _media_refs(location, config)):
         options |= {**_source_options(request, "polylithic"), "refs": json.dumps(refs)}
         report = replace(report, form="polylithic", reason=f"dataset.yaml names stores for {', '.join(refs)}")
@@ -335,7 +335,7 @@ def _media_refs(location: DatasetLocation, config: DatasetConfig | None) -> dict
     """
     if config is not None and config.refs:
         return config.refs
-    with Catalog(location.catalog) as catalog:
+    with Catalog(location.catalog_path) as catalog:
         parts = [part.name for part in catalog.parts()]
     if any(part_kind(part) in MEDIA_KINDS for part in parts):
         return {}

@@ -52,7 +52,7 @@ class DatasetLocation:
 
     `root`: the folder of the shards, a path or URL; only `prepare` of a raw folder writes to it. `meta`: wdsctl's
     folder, a path. `single_file`: the name of the file in `root` that is the dataset, if it is one tar or JSONL file.
-    `real_root`: the root with links resolved. `staged_catalog`: the next catalog before it is published; `catalog` is
+    `real_root`: the root with links resolved. `staged_catalog`: the next catalog before publication; `catalog_path` is
     then this one (`wdsctl.core.catalog.stage`). `published_url`: where the catalog is published, with `meta` as its
     mirror (`wdsctl.core.remote_catalogs`); empty for local datasets, and for a catalog in a folder that the user named.
     """
@@ -70,7 +70,7 @@ class DatasetLocation:
         return self.real_root or (self.root if is_url(self.root) else os.path.realpath(self.root))
 
     @property
-    def catalog(self) -> str:
+    def catalog_path(self) -> str:
         return self.staged_catalog or self.published_catalog
 
     @property
@@ -78,11 +78,11 @@ class DatasetLocation:
         return os.path.join(self.meta, "catalog.sqlite")
 
     @property
-    def ledger(self) -> str:
+    def ledger_path(self) -> str:
         return os.path.join(self.meta, "ledger.sqlite")
 
     @property
-    def dataset_yaml(self) -> str:
+    def config_path(self) -> str:
         return os.path.join(self.meta, "dataset.yaml")
 
     @property
@@ -193,15 +193,15 @@ def locate(root: str, catalog: str | None = None, *, writing: bool = False, real
             )
         )
     inside = DatasetLocation(root, os.path.join(real_root, meta_folder_name(single_file)), single_file, real_root)
-    is_lone_tar = single_file.lower().endswith(TAR_SUFFIX) and not (writing or os.path.exists(inside.catalog))
+    is_lone_tar = single_file.lower().endswith(TAR_SUFFIX) and not (writing or os.path.exists(inside.catalog_path))
     if not is_lone_tar:
         _check_meta_folder(inside)
     if not is_lone_tar and os.access(inside.meta if os.path.isdir(inside.meta) else root, os.W_OK | os.X_OK):
         return inside
     own = DatasetLocation(root, os.path.join(user_data_folder(), _catalog_folder_name(path)), single_file, real_root)
-    if is_lone_tar or os.path.exists(own.catalog):
+    if is_lone_tar or os.path.exists(own.catalog_path):
         return own
-    if writing and os.path.exists(inside.catalog):
+    if writing and os.path.exists(inside.catalog_path):
         raise PermissionDenied(
             "no permission to write the dataset's catalog",
             where=inside.meta,
@@ -430,5 +430,5 @@ def root_of_catalog_file(path: str) -> str:
 
 def note_catalog_location(location: DatasetLocation, catalog: str | None, progress: Progress) -> None:
     """Tell the user, before the first index, that the catalog is not in the dataset's folder."""
-    if not location.has_catalog_inside and catalog is None and not os.path.exists(location.catalog):
+    if not location.has_catalog_inside and catalog is None and not os.path.exists(location.catalog_path):
         progress.note(f"using the catalog in {location.meta}")

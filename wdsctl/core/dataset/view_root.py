@@ -37,7 +37,9 @@ def parse_root(text: str, catalog: str | None = None) -> RootAndView:
     if not root or not _VIEW_NAME.fullmatch(view):
         return RootAndView(text)
     if is_url(text):
-        is_literal = "/" not in root.partition("://")[2] or (catalog is None and os.path.exists(locate(text).catalog))
+        is_literal = "/" not in root.partition("://")[2] or (
+            catalog is None and os.path.exists(locate(text).catalog_path)
+        )
         return RootAndView(text) if is_literal else RootAndView(root, view)
     if os.path.lexists(normalize_root(text)) or not os.path.lexists(normalize_root(root)):
         return RootAndView(text)  # if neither exists, errors name the text as written

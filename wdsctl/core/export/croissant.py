@@ -228,7 +228,7 @@ def _split_records(counts: Mapping[str, int]) -> Iterator[dict[str, Any]]:
 
 def _provenance(source: ExportSource) -> dict[str, Any]:
     """The runs of the ledger as PROV-O activities. Absolute paths of this machine are shortened to their last name."""
-    with Ledger.open_for_reading(source.location.ledger) as ledger:
+    with Ledger.open_for_reading(source.location.ledger_path) as ledger:
         runs, origin = ledger.runs(), ledger.plan_source()
     activities = [
         {

@@ -45,7 +45,7 @@ def read_source(root: str, catalog: str | None) -> ExportSource:
     location = locate(root, catalog)
     ensure_current_catalog(location)
     version = _read_version(location)
-    with Catalog(location.catalog) as published:
+    with Catalog(location.catalog_path) as published:
         generation, rows, parts = published.generation, published.shards(), tuple(published.parts())
     _check_current(location, rows)
     shards = tuple(row for row in rows if row.samples)
@@ -62,7 +62,7 @@ def read_source(root: str, catalog: str | None) -> ExportSource:
             where=location.display_path,
             hint=f"write tars: {shell_command_at(location, 'convert', 'DEST')}",
         )
-    config = load_config(location.dataset_yaml) if os.path.exists(location.dataset_yaml) else DatasetConfig()
+    config = load_config(location.config_path) if os.path.exists(location.config_path) else DatasetConfig()
     return ExportSource(
         location=location, version=version, generation=generation, shards=shards, parts=parts, config=config
     )
@@ -81,8 +81,8 @@ def check_catalog_stayed(source: ExportSource) -> None:
 
 def _read_version(location: DatasetLocation) -> tuple[int, int, int]:
     """Identifies the file of the catalog, which is only replaced as a whole."""
-    with translate_os_errors(location.catalog, "read"):
-        status = os.stat(location.catalog)
+    with translate_os_errors(location.catalog_path, "read"):
+        status = os.stat(location.catalog_path)
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
@@ -127,7 +127,7 @@ def read_splits_if_whole(source: ExportSource, split_set: str, target: str) -> t
 
 def _check_current(location: DatasetLocation, rows: Iterable[ShardRow]) -> None:
     """Raise CatalogError WDS305 if shards have other sizes than in the catalog, or `check_freshness` finds errors."""
-    summary = read_catalog_summary(location.catalog, first=0, spread=MAX_CHECKED_SHARDS)
+    summary = read_catalog_summary(location.catalog_path, first=0, spread=MAX_CHECKED_SHARDS)
     _, findings = check_freshness(location, summary)
     stale = [(finding.shard, finding.message) for finding in findings if finding.severity != "note"]
     if not summary.has_all and not is_url(location.root):

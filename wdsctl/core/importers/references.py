@@ -159,7 +159,7 @@ class PreparedMediaStore:
     def __init__(self, path: str) -> None:
         self._location = location = locate(path)
         self._root = location.root
-        self._offsets = Offsets(location.offsets_path(read_current_generation(location.catalog)))
+        self._offsets = Offsets(location.offsets_path(read_current_generation(location.catalog_path)))
         self._names = open_key_index(location, self._offsets)
 
     @property
@@ -247,7 +247,7 @@ def open_media_store(path: str) -> MediaStore:
     if path.startswith("filesystem://"):
         return FolderMediaStore(path.removeprefix("filesystem://"))
     location = locate(path)
-    return PreparedMediaStore(path) if source_files.exists(location.catalog) else FolderMediaStore(path)
+    return PreparedMediaStore(path) if source_files.exists(location.catalog_path) else FolderMediaStore(path)
 
 
 def _missing_entry_error(name: str, root: str) -> DatasetError:

@@ -46,7 +46,7 @@ class ShardsSource:
     def __init__(self, location: DatasetLocation, options: Options) -> None:
         self._location = location
         generation = (
-            int(options["generation"]) if "generation" in options else read_current_generation(location.catalog)
+            int(options["generation"]) if "generation" in options else read_current_generation(location.catalog_path)
         )
         self._offsets = Offsets(location.offsets_path(generation))
         self._options = options
@@ -83,7 +83,7 @@ class ShardsSource:
     def split_names(self) -> tuple[str, ...]:
         """The splits of the catalog, in its order."""
         if self._splits is None:
-            with Catalog(self._location.catalog) as catalog:
+            with Catalog(self._location.catalog_path) as catalog:
                 self._splits = tuple(split.name for split in catalog.splits())
         return self._splits
 
@@ -214,7 +214,7 @@ def shards_digest(location: DatasetLocation, offsets: Offsets) -> bytes:
 
 def _sizes_and_times(location: DatasetLocation, offsets: Offsets) -> Iterator[tuple[int, int]]:
     if protocol(location.root) in ("http", "https"):
-        with Catalog(location.catalog) as catalog:
+        with Catalog(location.catalog_path) as catalog:
             times = {row.path: row.mtime_ns for row in catalog.shards()}
         yield from ((shard.size, times.get(shard.path, 0)) for shard in offsets.shards)
         return
@@ -255,7 +255,7 @@ class ShardsImporter:
             sample_index = locate(path)
             if _is_robot_data(sample_index):
                 return None  # of LeRobot, which speaks for itself
-            if not source_files.exists(sample_index.catalog):
+            if not source_files.exists(sample_index.catalog_path):
                 return _match_by_names(sample_index)
             if _names_files_in_lines(path, sample_index):
                 return FormatMatch(
@@ -294,9 +294,9 @@ def _match_by_names(location: DatasetLocation) -> FormatMatch | None:
 
 def _is_robot_data(location: DatasetLocation) -> bool:
     """Whether the shards are lines that name frames of videos, or images in other files."""
-    if is_url(location.root) or not os.path.exists(location.dataset_yaml):
+    if is_url(location.root) or not os.path.exists(location.config_path):
         return False
-    sequences = load_config(location.dataset_yaml).sequences
+    sequences = load_config(location.config_path).sequences
     return sequences is not None and not {IMAGE, VIDEO}.isdisjoint(sequences.features.values())
 
 
@@ -310,6 +310,6 @@ def _names_files_in_lines(path: str, location: DatasetLocation) -> bool:
         return False
     from wdsctl.core.importers.jsonl import names_files
 
-    if source_files.exists(location.dataset_yaml) and load_config(location.dataset_yaml).refs:
+    if source_files.exists(location.config_path) and load_config(location.config_path).refs:
         return False
     return names_files(path)

@@ -84,7 +84,7 @@ def catalog_check(root: str, *, catalog: str | None = None, progress: Progress =
     """
     location = locate(root, catalog)
     ensure_catalog_exists(location)
-    path = location.catalog
+    path = location.catalog_path
     checks: tuple[tuple[str, Callable[[], Iterable[CatalogProblem]]], ...] = (
         ("pages and indexes", lambda: page_problems(path)),
         ("facts and counts of shards", lambda: _check_facts(path)),
@@ -133,7 +133,7 @@ def _check_facts(path: str) -> list[CatalogProblem]:
 
 
 def _check_offsets(location: DatasetLocation) -> list[CatalogProblem]:
-    with Catalog(location.catalog) as published:
+    with Catalog(location.catalog_path) as published:
         rows, generation, is_folder = published.shards(), published.generation, published.is_media_folder
     if is_folder:
         return []
@@ -177,7 +177,7 @@ def _check_earlier_offsets(location: DatasetLocation) -> list[CatalogProblem]:
 
 
 def _check_columns(location: DatasetLocation) -> list[CatalogProblem]:
-    with Catalog(location.catalog) as published:
+    with Catalog(location.catalog_path) as published:
         generation = published.generation
     problems = []
     for name, generations in list_columns(location).items():
@@ -316,18 +316,18 @@ def catalog_info(root: str, *, catalog: str | None = None) -> CatalogInfoReport:
     """Describe the catalog of a dataset. Raises CatalogError WDS301, WDS302, WDS303. Reads the whole catalog."""
     location = locate(root, catalog)
     ensure_catalog_exists(location)
-    version = schema_version(location.catalog)
-    with Catalog(location.catalog) as published:
+    version = schema_version(location.catalog_path)
+    with Catalog(location.catalog_path) as published:
         rows, generation = published.shards(), published.generation
         exclude, selection = published.exclude_patterns(), published.selection()
         has_rows = published.has_sample_rows
         written_by, uuid = published.fact("written_by") or "", published.fact("uuid") or ""
     files = catalog_files(location)
     if not files:
-        raise missing_catalog_error(location.catalog, shell_command_at(location, "prepare"))
+        raise missing_catalog_error(location.catalog_path, shell_command_at(location, "prepare"))
     return CatalogInfoReport(
         root=location.display_path,
-        catalog=location.catalog,
+        catalog=location.catalog_path,
         application_id=f"0x{CATALOG_APPLICATION_ID:08x}",
         schema_version=version,
         present_version=CATALOG_SCHEMA_VERSION,
@@ -341,7 +341,7 @@ def catalog_info(root: str, *, catalog: str | None = None) -> CatalogInfoReport:
         selection="" if selection.is_all else selection.describe(),
         sample_rows=has_rows,
         hashed=sum(row.sha256 is not None for row in rows),
-        tables=tuple(read_table_sizes(location.catalog)),
+        tables=tuple(read_table_sizes(location.catalog_path)),
         files=tuple(files),
         size_bytes=sum(file.size_bytes for file in files),
     )

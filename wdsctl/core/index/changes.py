@@ -254,18 +254,21 @@ def apply_renames_to_files(location: DatasetLocation, renamed: Sequence[tuple[Sh
         for path in offsets_files(location):
             with suppress(CatalogError):  # a damaged file is written again if it is current, and otherwise unused
                 rename_offsets_shards(path, names)
-    if os.path.exists(location.ledger):
+    if os.path.exists(location.ledger_path):
         from wdsctl.core.catalog.ledger import Ledger
         from wdsctl.core.catalog.ledger_checks import rename_ledger_shards as rename_in_ledger
 
-        with suppress(CatalogError, PermissionDenied, StorageError), closing(Ledger.open(location.ledger)) as ledger:
+        with (
+            suppress(CatalogError, PermissionDenied, StorageError),
+            closing(Ledger.open(location.ledger_path)) as ledger,
+        ):
             paths = {row.path: now.path for row, now in renamed}
             rename_in_ledger(ledger, paths, _renames_digest(location, paths))
 
 
 def _renames_digest(location: DatasetLocation, new_paths: Mapping[str, str]) -> bytes:
     """A digest of the new paths and of the published catalog to which they apply."""
-    with translate_os_errors(location.catalog, "read"):
-        stat = os.stat(location.catalog)
+    with translate_os_errors(location.catalog_path, "read"):
+        stat = os.stat(location.catalog_path)
     facts = [stat.st_ino, stat.st_size, stat.st_mtime_ns, sorted(new_paths.items())]
     return blake2b(json.dumps(facts).encode("utf-8", "surrogatepass"), digest_size=16).digest()

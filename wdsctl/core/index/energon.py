@@ -69,7 +69,7 @@ def import_energon_meta(
         return None
     state = read_split_state(location)
     has_rule = "" in state.rules or "" in state.new_rules
-    is_described = os.path.exists(location.dataset_yaml)
+    is_described = os.path.exists(location.config_path)
     if has_rule and is_described:
         return None
     with energon_meta(location.root, location.single_file) as meta:
@@ -124,7 +124,7 @@ def _with_splits(
 
     `compressed_paths`: compressed shards, which Energon may name, and which `index` has reported.
     """
-    with Catalog(location.catalog) as catalog:
+    with Catalog(location.catalog_path) as catalog:
         rows, is_all = catalog.shards(), catalog.selection().is_all and not catalog.exclude_patterns()
     context = open_split_context(location, workers, progress, keeps_results=True)
     descriptions = []
@@ -192,13 +192,13 @@ def _check_samples_exist(context: SplitContext, excludes: Excludes, split: Split
 
 def _write_rules(location: DatasetLocation, rule: SplitRule | None, excludes: Excludes) -> None:
     """Add split rule and excludes to a dataset.yaml that has no split rule; leave the rest of the file unchanged."""
-    own = load_config(location.dataset_yaml)
-    text = read_config_text(location.dataset_yaml)
+    own = load_config(location.config_path)
+    text = read_config_text(location.config_path)
     new = update_all_split_sections(
-        text, rule or own.split, own.split_sets, excludes or own.exclude, location.dataset_yaml
+        text, rule or own.split, own.split_sets, excludes or own.exclude, location.config_path
     )
     if new != text:
-        write_text(location.dataset_yaml, new)
+        write_text(location.config_path, new)
 
 
 def _count_findings(meta: EnergonMeta, location: DatasetLocation) -> tuple[Finding, ...]:
@@ -212,7 +212,7 @@ def _count_findings(meta: EnergonMeta, location: DatasetLocation) -> tuple[Findi
         return (Finding(code=error.code, severity="warning", message=f"{error.message} ({error.where})"),)
     if counts is None:
         return ()
-    with Catalog(location.catalog) as catalog:
+    with Catalog(location.catalog_path) as catalog:
         there = {row.path: row.samples for row in catalog.shards()}
     found = []
     others = [path for path, count in counts.items() if there.get(path, count) != count]

@@ -76,11 +76,11 @@ def _is_ready(location: DatasetLocation, *, with_splits: bool) -> bool:
 
     `index_on_first_use` writes the splits last, and dataset.yaml after the catalog.
     """
-    if not os.path.exists(location.catalog):
+    if not os.path.exists(location.catalog_path):
         return False
     from wdsctl.core.catalog.read import has_splits
 
-    return has_splits(location.catalog) if with_splits else os.path.exists(location.dataset_yaml)
+    return has_splits(location.catalog_path) if with_splits else os.path.exists(location.config_path)
 
 
 def _index(location: DatasetLocation, progress: Progress, *, with_splits: bool) -> list[Finding]:

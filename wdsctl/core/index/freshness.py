@@ -173,7 +173,7 @@ def _find_with_same_ends(location: DatasetLocation, summary: CatalogSummary, row
     from wdsctl.core.offsets.read import Offsets  # brings numpy, which a check of names and sizes does not need
 
     try:
-        offsets = Offsets(location.offsets_path(read_generation(location.catalog, summary.facts)))
+        offsets = Offsets(location.offsets_path(read_generation(location.catalog_path, summary.facts)))
     except (CatalogError, StorageError, PermissionDenied):
         return set()
     numbers = {shard.id: i for i, shard in enumerate(offsets.shards)}
@@ -202,8 +202,8 @@ def _has_same_ends(location: DatasetLocation, storage: Storage, offsets: Offsets
 
 def _list_current_shards(location: DatasetLocation, summary: CatalogSummary) -> Sequence[ShardFile]:
     exclude, selection = (
-        read_exclude_patterns(location.catalog, summary.facts),
-        read_selection(location.catalog, summary.facts),
+        read_exclude_patterns(location.catalog_path, summary.facts),
+        read_selection(location.catalog_path, summary.facts),
     )
     known = [row.path for row in summary.spread]
     return list_shards(

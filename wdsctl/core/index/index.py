@@ -95,9 +95,9 @@ def update_media_if_needed(
 def _has_media_facts(location: DatasetLocation, request: IndexRequest) -> bool:
     """Whether the catalog has media facts. In a dry run of a rebuild, a damaged catalog counts as one without."""
     try:
-        if not os.path.exists(location.catalog):
+        if not os.path.exists(location.catalog_path):
             return False
-        with Catalog(location.catalog) as catalog:
+        with Catalog(location.catalog_path) as catalog:
             return catalog.has_media_facts
     except CatalogError as error:
         if request.dry_run and request.rebuild and error.code == "WDS302":
@@ -135,14 +135,14 @@ def lacking_field_findings(location: DatasetLocation, generation: int, request: 
 
     Returns nothing in a dry run, nor if dataset.yaml or the offsets file cannot be read: `validate` reports the error.
     """
-    if request.dry_run or not os.path.exists(location.dataset_yaml):
+    if request.dry_run or not os.path.exists(location.config_path):
         return ()
     from wdsctl.core.catalog.consistency import absent_field_findings, missing_field_findings
     from wdsctl.core.dataset.config import load_config
     from wdsctl.core.offsets.read import Offsets
 
     try:
-        config = load_config(location.dataset_yaml)
+        config = load_config(location.config_path)
         offsets = Offsets(location.offsets_path(generation))
         missing = missing_field_findings(offsets, config, "warning", names_samples=False)
         return (*missing, *absent_field_findings(offsets, config))
@@ -163,7 +163,7 @@ def is_energon_imported(location: DatasetLocation) -> bool:
     )
     if not (is_url(location.root) or os.path.exists(left)):
         return True
-    return os.path.exists(location.dataset_yaml) and has_splits(location.catalog)
+    return os.path.exists(location.config_path) and has_splits(location.catalog_path)
 
 
 def reapply_splits_if_needed(
@@ -175,7 +175,11 @@ def reapply_splits_if_needed(
     """
     if request.dry_run:
         return False, ()
-    if not (os.path.exists(location.dataset_yaml) or has_splits(location.catalog) or has_quarantine(location.ledger)):
+    if not (
+        os.path.exists(location.config_path)
+        or has_splits(location.catalog_path)
+        or has_quarantine(location.ledger_path)
+    ):
         return False, ()
     from wdsctl.core.split.reapply import reapply_splits
 
@@ -334,7 +338,7 @@ def _refuse_polylithic(root: str) -> None:
 
 def check_new_catalog(location: DatasetLocation, exclude: Sequence[str], spec: RootSpec) -> None:
     """Call `check_not_incomplete` and `check_has_shards` if there is no catalog and no process holds the lock."""
-    if not os.path.exists(location.catalog) and not describe_lock_holder(location.lock):
+    if not os.path.exists(location.catalog_path) and not describe_lock_holder(location.lock):
         check_not_incomplete(location)
         check_has_shards(location, exclude, spec.selection)
 

@@ -24,23 +24,23 @@ def stored_rule(location: DatasetLocation) -> KeyRuleName | None:
 
     Raises DatasetError WDS246 if the two differ, which means that dataset.yaml was edited since indexing; CatalogError.
     """
-    if not os.path.exists(location.catalog):
+    if not os.path.exists(location.catalog_path):
         return agreed_rule(location, "")
-    with Catalog(location.catalog) as catalog:
+    with Catalog(location.catalog_path) as catalog:
         return agreed_rule(location, catalog.key_until)
 
 
 def agreed_rule(location: DatasetLocation, catalog_rule: str) -> KeyRuleName | None:
     """As `stored_rule`, for a caller that has read the rule of the catalog."""
     configured = (
-        parse_key_rule(load_config(location.dataset_yaml).key_until) if os.path.exists(location.dataset_yaml) else None
+        parse_key_rule(load_config(location.config_path).key_until) if os.path.exists(location.config_path) else None
     )
     recorded = parse_key_rule(catalog_rule)
     if configured and recorded and configured != recorded:
         raise DatasetError(
             f"dataset.yaml has `key_until: {configured}`, but the shards were written with {recorded}: a change "
             "would rename every sample",
-            where=location.dataset_yaml,
+            where=location.config_path,
             hint=f"restore `key_until: {recorded}`; for other keys, prepare the files into a new folder with "
             f"`--key-until {configured}`",
             code="WDS246",
@@ -89,12 +89,12 @@ def check_tar_rule(location: DatasetLocation, requested: KeyRuleName | None, sto
 
 def write_rule(location: DatasetLocation, rule: KeyRuleName | None) -> bool:
     """Write the key rule to dataset.yaml, if the file exists. Returns whether the file changed."""
-    if rule is None or not os.path.exists(location.dataset_yaml):
+    if rule is None or not os.path.exists(location.config_path):
         return False
-    text = read_config_text(location.dataset_yaml)
-    updated = update_key_until_line(text, rule, location.dataset_yaml)
+    text = read_config_text(location.config_path)
+    updated = update_key_until_line(text, rule, location.config_path)
     if updated != text:
-        write_text(location.dataset_yaml, updated)
+        write_text(location.config_path, updated)
     return updated != text
 
 

@@ -70,8 +70,8 @@ def resolve_media_settings(request: MediaRequest, before: MediaSettings | None) 
 def check_media_request(location: DatasetLocation, request: MediaRequest) -> None:
     """Check the request before any work begins. Raises UsageError."""
     before = None
-    if request.keyframes and request.selection is None and os.path.exists(location.catalog):
-        with Catalog(location.catalog) as catalog:
+    if request.keyframes and request.selection is None and os.path.exists(location.catalog_path):
+        with Catalog(location.catalog_path) as catalog:
             before = catalog.media_settings()
     resolve_media_settings(request, before)
 
@@ -93,10 +93,10 @@ def update_media(
     until then, a rerun needs the results in it. Cost: one or a few ranged reads per medium in new and changed shards,
     and a copy of the catalog if any fact changes.
     """
-    if dry_run and not os.path.exists(location.catalog):
+    if dry_run and not os.path.exists(location.catalog_path):
         requested = resolve_media_settings(request, None)
         return (_report_without_counts(requested, "would be made") if requested else None), []
-    with Catalog(location.catalog) as catalog:
+    with Catalog(location.catalog_path) as catalog:
         before = catalog.media_settings()
         settings = resolve_media_settings(request, before)
         if before is None and settings is None:
@@ -214,10 +214,10 @@ def _drop_media(location: DatasetLocation, before: MediaSettings) -> MediaReport
 
 def report_media(location: DatasetLocation, state: MediaState, *, shards_read: int = 0) -> MediaReport:
     """Report the media facts in the catalog. Raises CatalogError WDS302 if the catalog has no media settings."""
-    with Catalog(location.catalog) as catalog:
+    with Catalog(location.catalog_path) as catalog:
         report = media_report(catalog, state, read=shards_read)
     if report is None:
-        raise damaged_catalog_error(location.catalog, "the media settings are missing")
+        raise damaged_catalog_error(location.catalog_path, "the media settings are missing")
     return report
 
 

@@ -84,7 +84,7 @@ def index_media_folder(
         )
     if dry_run:
         return _index(location, request, exclude, 1, rebuild=rebuild, dry_run=True, progress=progress)
-    if not os.path.exists(location.catalog):
+    if not os.path.exists(location.catalog_path):
         # Raises for a folder without media, before `index` creates a catalog in it.
         _list_media_files(location, _folder_settings(request, None), exclude)
     note_catalog_location(location, catalog, progress)
@@ -113,8 +113,8 @@ def _index(
     settings_before: MediaSettings | None = None
     exclude_before: tuple[str, ...] = ()
     generation = 0
-    if os.path.exists(location.catalog):
-        with Catalog(location.catalog) as catalog:
+    if os.path.exists(location.catalog_path):
+        with Catalog(location.catalog_path) as catalog:
             known = {file.path: file for file in catalog.media_reader.files()}
             settings_before, exclude_before = catalog.media_settings(), catalog.exclude_patterns()
             generation = catalog.generation
@@ -144,7 +144,7 @@ def _index(
     unmatched = [] if is_remembered else no_media_findings(location.display_path, media)
     return MediaFolderReport(
         root=location.display_path,
-        catalog=location.catalog,
+        catalog=location.catalog_path,
         generation=generation,
         files=len(files),
         size_bytes=sum(file.size for file in files),

@@ -152,7 +152,7 @@ def read_snapshot(location: DatasetLocation, *, rebuild: bool) -> CatalogSnapsho
     dataset.yaml.
     """
     try:
-        check_catalog_file(location.catalog)
+        check_catalog_file(location.catalog_path)
         return _read(location, rebuild=rebuild)
     except CatalogError as error:
         is_damaged = error.code == "WDS302"
@@ -166,7 +166,7 @@ def read_snapshot(location: DatasetLocation, *, rebuild: bool) -> CatalogSnapsho
 def _read(location: DatasetLocation, *, rebuild: bool) -> CatalogSnapshot:
     from wdsctl.core.catalog.read import Catalog
 
-    with Catalog(location.catalog) as catalog:
+    with Catalog(location.catalog_path) as catalog:
         rows = catalog.shards()
         return CatalogSnapshot(
             rows=rows,
@@ -203,8 +203,8 @@ def damaged_shard_findings(location: DatasetLocation, rows: Sequence[ShardRow]) 
 
 def _authored_rule(location: DatasetLocation) -> SplitRule | None:
     """The split rule in dataset.yaml, from which a rebuild restores the splits."""
-    if not os.path.exists(location.dataset_yaml):
+    if not os.path.exists(location.config_path):
         return None
     from wdsctl.core.dataset.config import load_config
 
-    return load_config(location.dataset_yaml).split
+    return load_config(location.config_path).split

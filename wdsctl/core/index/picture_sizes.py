@@ -118,17 +118,17 @@ def write_drawn_on(
 
     Returns (whether the file changed, findings about sizes that disagree).
     """
-    if not os.path.exists(location.dataset_yaml):
+    if not os.path.exists(location.config_path):
         return False, []
-    text = read_config_text(location.dataset_yaml)
-    config = parse_config(text, location.dataset_yaml)
+    text = read_config_text(location.config_path)
+    config = parse_config(text, location.config_path)
     sizes = sample_sizes(location, generation, config)
     drawn_on = requested or config.drawn_on
     if is_new and not drawn_on and has_geometry(config.field_map):
         drawn_on = find_drawn_on(sizes)
     is_changed = bool(drawn_on) and drawn_on != config.drawn_on
     if is_changed and drawn_on:
-        write_text(location.dataset_yaml, update_drawn_on_line(text, drawn_on, location.dataset_yaml))
+        write_text(location.config_path, update_drawn_on_line(text, drawn_on, location.config_path))
     return is_changed, list(size_findings(sizes, drawn_on))
 
 

@@ -142,7 +142,7 @@ class IndexReportBuilder:
             selection="" if self.settings.selection.is_all else self.settings.selection.describe(),
             hashed=hashed,
             sample_rows=self.settings.sample_rows,
-            catalog_bytes=_size(location.catalog) + _size(location.offsets_path(generation)),
+            catalog_bytes=_size(location.catalog_path) + _size(location.offsets_path(generation)),
         )
 
 
@@ -300,7 +300,7 @@ def _draft(
     findings: list[Finding] = []
     remove_partial_files(location)
     if snapshot.is_damaged:
-        aside = set_aside(location.catalog, "damaged")
+        aside = set_aside(location.catalog_path, "damaged")
         progress.note(f"the damaged catalog is now {aside}; building a new one")
     with stage.begin(from_scratch=request.rebuild) as draft:
         draft.generation = max(draft.generation, snapshot.generation)
@@ -314,7 +314,7 @@ def _draft(
             draft.forget_sample_rows()
         draft.has_sample_rows = settings.sample_rows
         if request.rebuild and (plan.kept or plan.removed or snapshot.held_by_gone_path):
-            draft.copy_shards(location.catalog, [row.id for row in (*plan.kept, *plan.removed)])
+            draft.copy_shards(location.catalog_path, [row.id for row in (*plan.kept, *plan.removed)])
         _refresh(draft, snapshot, changes)
         if snapshot.has_sample_rows is False and settings.sample_rows:
             _add_rows(location, draft, plan, request.workers, progress)
@@ -411,7 +411,7 @@ def _plan_merge(
     if changes.changed:
         from wdsctl.core.catalog.read import Catalog
 
-        with Catalog(location.catalog) as catalog:
+        with Catalog(location.catalog_path) as catalog:
             held = catalog.split_membership([row.id for row, _ in changes.changed])
     if changes.renamed and request.rebuild:
         names = {was.path: now.path for was, now in changes.renamed}

@@ -131,7 +131,7 @@ def catalog_vacuum(
         )
     location = locate(root, catalog, writing=not dry_run)
     ensure_catalog_exists(location)
-    check_catalog_file(location.catalog)
+    check_catalog_file(location.catalog_path)
     if dry_run:
         return _vacuum(location, generations, damaged, progress, dry_run=True)
     if not os.access(location.meta, os.W_OK):
@@ -148,7 +148,7 @@ def catalog_vacuum(
 def _vacuum(
     location: DatasetLocation, generations: int, remove_damaged: bool, progress: Progress, *, dry_run: bool
 ) -> CatalogVacuumReport:
-    with Catalog(location.catalog) as published:
+    with Catalog(location.catalog_path) as published:
         present, is_folder = published.generation, published.is_media_folder
     files = catalog_files(location)
     there = sorted({file.generation for file in files if file.kind == "offsets" and file.generation is not None})
@@ -160,7 +160,7 @@ def _vacuum(
         or (file.kind in _GENERATION_KINDS and file.generation not in {*in_use, present})
     ]
     useless += [file for file in files if remove_damaged and file.kind == "damaged"]
-    before = os.path.getsize(location.catalog)
+    before = os.path.getsize(location.catalog_path)
     rows: dict[str, int] = {}
     if not dry_run:
         progress.phase("pack")
@@ -169,10 +169,10 @@ def _vacuum(
             draft.needs_vacuum = True
         for file in useless:
             remove_file(os.path.join(location.meta, file.name))
-    after = os.path.getsize(location.catalog)
+    after = os.path.getsize(location.catalog_path)
     return CatalogVacuumReport(
         root=location.display_path,
-        catalog=location.catalog,
+        catalog=location.catalog_path,
         rows=rows,
         files=tuple(useless),
         kept=tuple(

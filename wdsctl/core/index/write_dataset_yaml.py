@@ -150,14 +150,14 @@ def set_aside_broken_config(location: DatasetLocation, request: SampleTypeReques
 
     Called before the shards are written, so that the error does not come after hours of work.
     """
-    if not os.path.exists(location.dataset_yaml):
+    if not os.path.exists(location.config_path):
         return
     try:
-        load_config(location.dataset_yaml)
+        load_config(location.config_path)
     except DatasetError as error:
         if not request:
             raise
-        aside = set_aside(location.dataset_yaml, "broken")
+        aside = set_aside(location.config_path, "broken")
         progress.note(f"dataset.yaml was invalid ({error.message}): moved it to {aside} and wrote a new one")
 
 
@@ -179,20 +179,20 @@ def write_dataset_yaml(
     raises `UnsureTypeError`.
     """
     base = base or DatasetConfig()
-    there = os.path.exists(location.dataset_yaml)
+    there = os.path.exists(location.config_path)
     if there and not request:
         return None, False
-    with Catalog(location.catalog) as catalog:
+    with Catalog(location.catalog_path) as catalog:
         parts, rule = catalog.parts(), catalog.default_split_rule()
     base = replace(base, split=base.split or rule)
     if base_has_type and not request:
-        write_text(location.dataset_yaml, dump_config(base))
+        write_text(location.config_path, dump_config(base))
         return None, True
     progress.phase("detect")
     found = detect_dataset_type(location, generation)
     if must_be_sure and is_doubtful(found, request):
         return found, False
-    before = load_config(location.dataset_yaml) if there else base
+    before = load_config(location.config_path) if there else base
     sample_type, field_map = resolve_sample_type(found, request, [part.name for part in parts])
     optional = resolve_optional(before, found, sample_type, field_map)
     config = replace(
@@ -200,7 +200,7 @@ def write_dataset_yaml(
     )
     is_new = not there or config != before
     if is_new:
-        write_text(location.dataset_yaml, dump_config(config))
+        write_text(location.config_path, dump_config(config))
     return found, is_new
 
 
@@ -251,7 +251,7 @@ class UnsureTypeError(UsageError):
 
 def detect_dataset_type(location: DatasetLocation, generation: int) -> Detection:
     """Detect the sample type of a dataset, with reasons and confidence. Reads a few samples (`collect_evidence`)."""
-    with Catalog(location.catalog) as catalog:
+    with Catalog(location.catalog_path) as catalog:
         parts = catalog.parts()
     storage = storage_for(location.root)
     try:

@@ -108,7 +108,7 @@ def init(
     exists and `overwrite` is False.
     """
     location = locate(root)
-    samples_at, config_path = location, location.dataset_yaml
+    samples_at, config_path = location, location.config_path
     if is_polylithic(location.root):
         halves = read_polylithic_folder(location.root)
         samples_at, config_path = locate(halves.primary), halves.config

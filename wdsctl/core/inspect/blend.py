@@ -73,8 +73,8 @@ class SplitRangeCache:
 
     def _open(self, path: str, split: str, split_config: str) -> SplitRange:
         location, view = locate_indexed(follow_to_primary(path, self._catalog), self._catalog)
-        check_not_media_folder(location.catalog)
-        with CatalogBrowser(location.catalog) as browser:
+        check_not_media_folder(location.catalog_path)
+        with CatalogBrowser(location.catalog_path) as browser:
             if split_config:
                 members: SplitMembers | None = _read_split_file(location, view, split, split_config)
             else:

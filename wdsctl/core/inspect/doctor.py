@@ -157,8 +157,8 @@ def _dataset_facts(root: str, catalog: str | None) -> DatasetFacts:
         )
     version, state, code = None, None, ""
     try:
-        version = schema_version(location.catalog)
-        state = catalog_state(location.catalog)
+        version = schema_version(location.catalog_path)
+        state = catalog_state(location.catalog_path)
         code = "" if state else "WDS302"
     except WdsctlError as error:
         code = error.code

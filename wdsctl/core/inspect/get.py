@@ -39,7 +39,7 @@ _MAX_KEYS_SEARCHED = 5_000_000  # limit for a search for similar keys without an
 
 def check_dataset_prepared(location: DatasetLocation) -> None:
     """Raise the error of a missing catalog, with a hint. Imports SQLAlchemy only in that case."""
-    if location.is_unprepared_tar or not os.path.exists(location.catalog):
+    if location.is_unprepared_tar or not os.path.exists(location.catalog_path):
         from wdsctl.core.index.first_use import ensure_current_catalog
 
         ensure_current_catalog(location)
@@ -331,7 +331,7 @@ class TargetFinder(NamedTuple):
 def open_finder(root: str, catalog: str | None = None) -> Iterator[TargetFinder]:
     """Open the catalog of `ROOT` or `ROOT@VIEW`. Raises the errors of catalogs and views."""
     location, view = locate_indexed(root, catalog)
-    with CatalogBrowser(location.catalog) as browser:
+    with CatalogBrowser(location.catalog_path) as browser:
         yield TargetFinder(location, browser, select_members(location, browser, view))
 
 

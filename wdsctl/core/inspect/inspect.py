@@ -112,10 +112,10 @@ def inspect(root: str, *, catalog: str | None = None, samples: int = 3) -> Inspe
     """
     location = locate(root, catalog)
     ensure_current_catalog(location)
-    summary = read_catalog_summary(location.catalog, first=MAX_CHECKED_SHARDS, spread=MAX_CHECKED_SHARDS)
-    totals, generation = summary.totals, read_generation(location.catalog, summary.facts)
+    summary = read_catalog_summary(location.catalog_path, first=MAX_CHECKED_SHARDS, spread=MAX_CHECKED_SHARDS)
+    totals, generation = summary.totals, read_generation(location.catalog_path, summary.facts)
     views, ledger_findings = _count_views(location)
-    config = load_config(location.dataset_yaml) if os.path.exists(location.dataset_yaml) else DatasetConfig()
+    config = load_config(location.config_path) if os.path.exists(location.config_path) else DatasetConfig()
     columns, column_findings = column_reports(location, generation, totals.digest)
     # Fewer shards are all compared with the catalog by `check_freshness`.
     sizes = {} if summary.has_all else {os.path.join(location.root, row.path): row.size for row in summary.first}
@@ -125,12 +125,12 @@ def inspect(root: str, *, catalog: str | None = None, samples: int = 3) -> Inspe
     stale = [*stale, *(finding for finding in unread if finding.shard not in changed)]
     empty_findings: list[Finding] = []
     if not totals.samples:
-        rows = read_catalog_summary(location.catalog, first=totals.shards, spread=0).first
+        rows = read_catalog_summary(location.catalog_path, first=totals.shards, spread=0).first
         empty_findings = no_samples_findings(location, rows)
     return InspectReport(
         root=location.display_path,
-        catalog=location.catalog,
-        catalog_bytes=os.path.getsize(location.catalog),
+        catalog=location.catalog_path,
+        catalog_bytes=os.path.getsize(location.catalog_path),
         generation=generation,
         sample_type=config.sample_type,
         field_map=dict(config.field_map),
@@ -150,7 +150,7 @@ def inspect(root: str, *, catalog: str | None = None, samples: int = 3) -> Inspe
         first=tuple(first),
         stale=(*offsets_findings, *stale, *column_findings, *ledger_findings, *empty_findings),
         columns=tuple(columns),
-        media=current_media_report(location.catalog, summary.facts, totals),
+        media=current_media_report(location.catalog_path, summary.facts, totals),
         excluded=totals.excluded,
         views=views,
         polylithic=_summarize_polylithic(location),
@@ -188,7 +188,7 @@ def _summarize_polylithic(location: DatasetLocation) -> PolylithicSummary | None
 def _count_views(location: DatasetLocation) -> tuple[tuple[ViewCount, ...], list[Finding]]:
     """Return the views, and a finding if the ledger, which stores them, cannot be read."""
     try:
-        return tuple(ViewCount(name=view.name, samples=view.samples) for view in read_views(location.ledger)), []
+        return tuple(ViewCount(name=view.name, samples=view.samples) for view in read_views(location.ledger_path)), []
     except (CatalogError, PermissionDenied) as error:
         return (), [Finding(code=error.code, severity="error", message=f"{error.message}; {error.hint}")]
 
@@ -220,7 +220,7 @@ def _summarize_first_samples(
 
     `sizes`: that shards must have, by their path or URL.
     """
-    with CatalogBrowser(location.catalog) as browser:
+    with CatalogBrowser(location.catalog_path) as browser:
         samples, findings = _choose_first_samples(location, browser, count)
         facts_of_samples = [browser.catalog.media_reader.facts_of_sample(sample) for sample in samples]
     summaries = []

@@ -67,7 +67,7 @@ def open_listing(
     entry is available at once. Raises InputError WDS211 if there is no such split, and the errors of catalogs.
     """
     location, view = locate_indexed(root, catalog)
-    with CatalogBrowser(location.catalog) as browser:
+    with CatalogBrowser(location.catalog_path) as browser:
         name = f"--{what}" if what != "shards" else "" if split is None else "--split"
         if browser.is_media_folder and name:
             from wdsctl.core.catalog.presence import media_folder_option_error

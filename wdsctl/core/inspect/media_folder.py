@@ -41,15 +41,15 @@ class MediaFolderInspectReport:
 def inspect_media_folder(root: str, *, catalog: str | None = None, samples: int = 3) -> MediaFolderInspectReport:
     """Summarise the folder of media at `root`, and its first `samples` files. Lists the folder once."""
     location = locate(root, catalog)
-    with Catalog(location.catalog) as published:
+    with Catalog(location.catalog_path) as published:
         files, size_bytes = published.media_reader.file_totals()
         media = media_report(published, "current")
         if media is None:
-            raise damaged_catalog_error(location.catalog, "it does not record which files of the folder are media")
+            raise damaged_catalog_error(location.catalog_path, "it does not record which files of the folder are media")
         return MediaFolderInspectReport(
             root=location.display_path,
-            catalog=location.catalog,
-            catalog_bytes=os.path.getsize(location.catalog),
+            catalog=location.catalog_path,
+            catalog_bytes=os.path.getsize(location.catalog_path),
             generation=published.generation,
             files=files,
             size_bytes=size_bytes,

@@ -85,7 +85,7 @@ def inspect_samples(
     be read. Raises InputError WDS004 and WDS211, StorageDown, and the errors of catalogs.
     """
     location, view = locate_indexed(root, catalog)
-    with CatalogBrowser(location.catalog) as browser:
+    with CatalogBrowser(location.catalog_path) as browser:
         total, samples = _select_samples(
             location, browser, selection, select_members(location, browser, view, selection.split)
         )
@@ -124,7 +124,7 @@ def inspect_samples(
     report = SamplesReport(
         root=location.display_path,
         view=view,
-        catalog=location.catalog,
+        catalog=location.catalog_path,
         generation=generation,
         how=selection.method,
         seed=selection.seed,

@@ -126,7 +126,7 @@ def inspect_stats(
     Raises InputError WDS211, StorageDown, and the errors of catalogs.
     """
     location, view = locate_indexed(root, catalog)
-    with CatalogBrowser(location.catalog) as browser:
+    with CatalogBrowser(location.catalog_path) as browser:
         members = select_members(location, browser, view, split)
         pool = open_sample_pool(location, browser, members)
         sizes = _measure_sizes(location, browser, members, progress)
@@ -137,7 +137,7 @@ def inspect_stats(
     return StatsReport(
         root=location.display_path,
         view=view,
-        catalog=location.catalog,
+        catalog=location.catalog_path,
         generation=generation,
         split=split,
         samples=sizes.samples,

@@ -245,4 +245,4 @@ def survey_source(source: str, dest: str, request: PrepareRequest, progress: Pro
 def peek_ledger(dest: str, request: PrepareRequest) -> Ledger:
     """Open the ledger of the destination for reading; an empty one if there is none."""
     is_there = is_url(dest) or os.path.isdir(dest)
-    return Ledger.open_for_reading(locate(dest, request.catalog).ledger if is_there else os.devnull)
+    return Ledger.open_for_reading(locate(dest, request.catalog).ledger_path if is_there else os.devnull)

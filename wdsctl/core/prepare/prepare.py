@@ -292,7 +292,7 @@ def _prepare_robot_dataset(
     split = report.split
     rule = robot_split_rule(request)
     if request.split is not None:
-        current = load_config(locate(source, request.catalog).dataset_yaml).split
+        current = load_config(locate(source, request.catalog).config_path).split
         if current is None or not rule.is_satisfied_by(current):
             change = SplitRequest(rule=rule, may_move=request.may_move)
             split = split_dataset(source, change, catalog=request.catalog, wait=request.wait, progress=progress)
@@ -329,7 +329,7 @@ def _prepare_polylithic(folder: str, request: PrepareRequest, progress: Progress
             error.report = replace(report, dest=redact_secrets(folder), detection=error.detection, up_to_date=False)
             raise
         if is_new or not report.up_to_date:
-            with Catalog(locate(layout.primary).catalog) as catalog:
+            with Catalog(locate(layout.primary).catalog_path) as catalog:
                 names = [split.name for split in catalog.splits()]
             write_training_files(folder, config, layout.form, names)
     return replace(
@@ -398,7 +398,7 @@ def _run_steps(
                 kept = (each for each in indexed.findings if each.code != "WDS108")
                 entry.findings += lacking
                 indexed = replace(indexed, findings=(*kept, *lacking))
-            config = load_config(here.dataset_yaml) if os.path.exists(here.dataset_yaml) else None
+            config = load_config(here.config_path) if os.path.exists(here.config_path) else None
             is_kept = config is not None and not is_new and not is_polylithic(os.path.dirname(location.root))
             if config is not None and is_kept and not indexed.up_to_date:
                 fitting = fitting_type_findings(here, indexed.generation, config, source, dest)
@@ -445,9 +445,9 @@ def _run_steps(
 
 def _former_type(location: DatasetLocation) -> str:
     """The sample type and fields of an existing dataset.yaml; empty without one."""
-    if not os.path.exists(location.dataset_yaml):
+    if not os.path.exists(location.config_path):
         return ""
-    config = load_config(location.dataset_yaml)
+    config = load_config(location.config_path)
     return type_text(config.sample_type, config.field_map)
 
 

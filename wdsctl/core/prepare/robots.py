@@ -130,7 +130,7 @@ def write_robot_frames(source: str, request: PrepareRequest, progress: Progress)
             config = _resolve_config(location, dataset, request)
             written = _write_tables(dataset, tables, tolerance, lambda: progress.advance(items=1))
             if config is not None:
-                write_text(location.dataset_yaml, dump_config(config))
+                write_text(location.config_path, dump_config(config))
     return RobotReport(
         dataset.version,
         dataset.fps,
@@ -182,13 +182,13 @@ def _resolve_config(location: DatasetLocation, dataset: RobotDataset, request: P
     """The dataset.yaml to write; None if it is there. Raises InputError if it describes other frames."""
     sequences = SequenceConfig(dataset.fps, {feature.name: feature.dtype for feature in dataset.features})
     sequences.features.setdefault("task", "string")
-    if not os.path.exists(location.dataset_yaml):
+    if not os.path.exists(location.config_path):
         return DatasetConfig(CRUDE, sequences=sequences, split=robot_split_rule(request))
-    before = load_config(location.dataset_yaml)
+    before = load_config(location.config_path)
     if before.sequences != sequences:
         raise InputError(
             f"dataset.yaml describes other frames than {INFO_FILE}",
-            where=location.dataset_yaml,
+            where=location.config_path,
             hint="use the options of the first run (`wdsctl log` lists it), or move dataset.yaml away",
         )
     return None

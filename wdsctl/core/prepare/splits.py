@@ -94,7 +94,7 @@ def shared_file_findings(
         return []
     if len(split.splits) < 2 or split.by not in ("shard", "sample", "key"):
         return []
-    with CatalogBrowser(locate(root).catalog) as browser:
+    with CatalogBrowser(locate(root).catalog_path) as browser:
         group = _group_of_file(browser)
     ratios = ",".join(f"{name}={share:g}" for name, share in request.split.items())
     field = " with a field that is the same for all samples of a file" if group == _UNKNOWN_GROUP else ""

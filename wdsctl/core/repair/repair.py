@@ -116,8 +116,8 @@ def repair(
             _check_dest_replaceable(dest, results_folder)  # again, since another writer may have held the lock
             make_folder(results_folder)
             config_copy = os.path.join(meta, "dataset.yaml")
-            if os.path.exists(location.dataset_yaml) and not os.path.exists(config_copy):
-                write_text(config_copy, read_config_text(location.dataset_yaml))
+            if os.path.exists(location.config_path) and not os.path.exists(config_copy):
+                write_text(config_copy, read_config_text(location.config_path))
         keeps_results = not (request.in_place or request.dry_run)
         finished = run_units(
             repair_shard,
@@ -237,9 +237,9 @@ def _list_shards(location: DatasetLocation) -> tuple[ShardListing, dict[str, Sha
     rows: list[ShardRow] = []
     offsets = ""
     try:
-        if os.path.exists(location.catalog):
-            check_not_media_folder(location.catalog)
-            with Catalog(location.catalog) as published:
+        if os.path.exists(location.catalog_path):
+            check_not_media_folder(location.catalog_path)
+            with Catalog(location.catalog_path) as published:
                 exclude, selection = published.exclude_patterns(), published.selection()
                 rows, offsets = published.shards(), location.offsets_path(published.generation)
             Offsets(offsets)

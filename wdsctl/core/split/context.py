@@ -102,7 +102,7 @@ def open_split_context(
     location: DatasetLocation, workers: int, progress: Progress, *, keeps_results: bool
 ) -> SplitContext:
     """Read the shards that have samples from the catalog. Raises CatalogError."""
-    with Catalog(location.catalog) as catalog:
+    with Catalog(location.catalog_path) as catalog:
         rows, generation = catalog.shards(), catalog.generation
     filled = tuple(row for row in rows if row.samples)
     return SplitContext(location, generation, filled, workers_for(location.root, workers), progress, keeps_results)
@@ -128,7 +128,7 @@ class SplitState:
 
 def read_split_state(location: DatasetLocation) -> SplitState:
     """Read the rules and excludes. Raises CatalogError, and DatasetError WDS220 for an invalid dataset.yaml."""
-    with Catalog(location.catalog) as catalog:
+    with Catalog(location.catalog_path) as catalog:
         reader = catalog.split_reader
         try:
             rules, excludes = reader.rules(), reader.excludes()
@@ -136,7 +136,7 @@ def read_split_state(location: DatasetLocation) -> SplitState:
         except (ValueError, TypeError) as error:
             raise CatalogError(
                 "cannot parse the split rules in the catalog",
-                where=location.catalog,
+                where=location.catalog_path,
                 hint="split the dataset again: `wdsctl split DATASET 8,1,1`",
                 code="WDS302",
             ) from error
@@ -144,7 +144,7 @@ def read_split_state(location: DatasetLocation) -> SplitState:
     if excludes is not None:
         return SplitState(rules, excludes, {}, histories, excluded, inputs_digest, has_stored_rules=True)
     # A new catalog, or one that only has shares, does not have the other rules of dataset.yaml yet.
-    authored = load_config(location.dataset_yaml) if os.path.exists(location.dataset_yaml) else DatasetConfig()
+    authored = load_config(location.config_path) if os.path.exists(location.config_path) else DatasetConfig()
     new = {name: rule for name, rule in authored.split_sets.items() if name not in rules}
     if authored.split is not None and "" not in rules:
         new = {"": authored.split} | new
@@ -160,7 +160,7 @@ def missing_set_error(name: str, state: SplitState, where: str = "") -> InputErr
 
 def read_assignment(location: DatasetLocation, split_set: str, state: SplitState) -> Assignment:
     """The splits of a set as the catalog has them."""
-    with Catalog(location.catalog) as catalog:
+    with Catalog(location.catalog_path) as catalog:
         reader = catalog.split_reader
         return Assignment(
             reader.split_shards(split_set),
@@ -171,5 +171,5 @@ def read_assignment(location: DatasetLocation, split_set: str, state: SplitState
 
 def read_split_shards(location: DatasetLocation, split_set: str) -> SplitShards:
     """The samples of each split of a set."""
-    with Catalog(location.catalog) as catalog:
+    with Catalog(location.catalog_path) as catalog:
         return catalog.split_reader.split_shards(split_set)

@@ -77,9 +77,9 @@ class LedgerExclusions:
 
 def read_ledger_exclusions(location: DatasetLocation, codes: Sequence[str]) -> LedgerExclusions:
     """Reads findings only if there are codes to exclude."""
-    if not os.path.exists(location.ledger):
+    if not os.path.exists(location.ledger_path):
         return LedgerExclusions()
-    with Ledger.open_for_reading(location.ledger) as ledger:
+    with Ledger.open_for_reading(location.ledger_path) as ledger:
         return LedgerExclusions(tuple(read_quarantine(ledger)), read_known_findings(ledger, codes) if codes else None)
 
 
@@ -126,7 +126,7 @@ def split_inputs_digest(
         None if findings is None else list(findings.by_shard.items()),
     ]
     if MISSING_PART_CODE in excludes.codes:  # dataset.yaml says which parts are required
-        inputs.append(_size_and_time(location.dataset_yaml))
+        inputs.append(_size_and_time(location.config_path))
     return blake2b(json.dumps(inputs, default=asdict).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
@@ -342,7 +342,7 @@ def flag_repeated_keys(context: SplitContext) -> Iterator[tuple[ShardRow, Sample
 
     Raises CatalogError WDS307 if the catalog has no keys.
     """
-    with Catalog(context.location.catalog) as catalog:
+    with Catalog(context.location.catalog_path) as catalog:
         _, repeated = find_repeated_keys(catalog, sys.maxsize)
     keys = key_list([each.key for each in repeated])
     seen = np.zeros(len(repeated), np.bool_)
@@ -358,7 +358,7 @@ def flag_repeated_keys(context: SplitContext) -> Iterator[tuple[ShardRow, Sample
 
 def flag_missing_parts(context: SplitContext) -> Iterator[tuple[ShardRow, SampleFlags]]:
     """By shard, the samples that lack a required or expected part."""
-    path = context.location.dataset_yaml
+    path = context.location.config_path
     config = load_config(path) if os.path.exists(path) else DatasetConfig()
     parts = [*required_parts(context.offsets, config), *expected_parts(context.offsets, config)]
     for shard, positions in find_incomplete_samples(context.offsets, parts).items():

@@ -228,5 +228,5 @@ def _publish(
 
 def _failure_finding(location: DatasetLocation, split_set: str, error: WdsctlError) -> Finding:
     what = f"the splits {split_set}/..." if split_set else "splits and excludes"
-    where = f" ({error.where.replace(location.catalog, location.published_catalog)})" if error.where else ""
+    where = f" ({error.where.replace(location.catalog_path, location.published_catalog)})" if error.where else ""
     return Finding(code=error.code, severity="error", message=f"cannot update {what}: {error.message}{where}")

@@ -104,7 +104,7 @@ def split_dataset(
     check_shard_catalog(location)
     if dry_run:
         return split_dataset_locked(location, request, progress, dry_run=True)
-    check_catalog_file(location.catalog)  # before the lock writes a file beside it
+    check_catalog_file(location.catalog_path)  # before the lock writes a file beside it
     arguments = [redact_secrets(root), *describe_request(request)]
     with (
         lock_dataset(location, wait=wait, note=progress.note),
@@ -129,7 +129,7 @@ def split_dataset_locked(
             code="WDS119",
         )
     state = read_split_state(location)
-    authored = load_config(location.dataset_yaml) if os.path.exists(location.dataset_yaml) else DatasetConfig()
+    authored = load_config(location.config_path) if os.path.exists(location.config_path) else DatasetConfig()
     requested, dropped = target_sets(request, state, authored)
     kept = {name: state.rules[name] for name, rule in requested.items() if _keeps_rule(request, rule, state)}
     target = {name: rule for name, rule in requested.items() if name not in kept}
@@ -259,7 +259,7 @@ class _SplitPlan:
             before = read_assignment(location, split_set, self.state)
             if split_set in self.state.new_rules and split_set not in self.assignments:
                 self.assignments[split_set] = assign_all(context, rule, self.excluded.by_shard)
-                raise_first_problem(self.assignments[split_set].problems, f"{location.dataset_yaml}, set {split_set}")
+                raise_first_problem(self.assignments[split_set].problems, f"{location.config_path}, set {split_set}")
             if split_set in self.assignments:
                 after = self.assignments[split_set]
                 self.moved += find_moves(split_set, before.split_shards, after.split_shards, context)
@@ -302,7 +302,7 @@ class _SplitPlan:
                     split_inputs_digest(location, self.context.generation, rules, stored_excludes, ledger_exclusions)
                 )
         if text is not None:
-            write_text(location.dataset_yaml, text)
+            write_text(location.config_path, text)
         remove_unused_key_files(location, rules, stored_excludes)
         self.context.remove_results()
 
@@ -374,7 +374,7 @@ def ensure_split(
     """
     state = read_split_state(location)
     current = state.rules.get("")
-    authored = load_config(location.dataset_yaml).split if os.path.exists(location.dataset_yaml) else None
+    authored = load_config(location.config_path).split if os.path.exists(location.config_path) else None
     requested = SplitRule(dict(shares), by, seed) if shares is not None else None
     if current is None or (requested is not None and not requested.is_satisfied_by(current)):
         rule = requested or authored or default() or SplitRule(DEFAULT_SHARES, by, seed)
@@ -382,9 +382,9 @@ def ensure_split(
     is_written = False
     if authored is None or requested is not None:
         # A run that was killed between catalog and dataset.yaml leaves the file behind.
-        if os.path.exists(location.dataset_yaml) and (authored is None or not authored.is_satisfied_by(current)):
-            text = read_config_text(location.dataset_yaml)
-            write_text(location.dataset_yaml, update_split_section(text, current, location.dataset_yaml))
+        if os.path.exists(location.config_path) and (authored is None or not authored.is_satisfied_by(current)):
+            text = read_config_text(location.config_path)
+            write_text(location.config_path, update_split_section(text, current, location.config_path))
             is_written = True
     elif not authored.is_satisfied_by(current):
         progress.note(_difference_note(location, authored, current))

@@ -71,13 +71,13 @@ def updated_dataset_yaml(
     `include_default`: also write the rule of the default set, which otherwise stays as the author wrote it. Raises
     DatasetError WDS220.
     """
-    if not os.path.exists(location.dataset_yaml):
+    if not os.path.exists(location.config_path):
         return None
-    text = read_config_text(location.dataset_yaml)
-    authored = load_config(location.dataset_yaml).split
+    text = read_config_text(location.config_path)
+    authored = load_config(location.config_path).split
     default = rules.get("") if include_default or authored is None else authored
     named = {name: rule for name, rule in rules.items() if name}
-    new = update_all_split_sections(text, default, named, excludes, path=location.dataset_yaml)
+    new = update_all_split_sections(text, default, named, excludes, path=location.config_path)
     return new if new != text else None
 
 

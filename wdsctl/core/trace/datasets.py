@@ -55,13 +55,13 @@ class TracedDataset:
         self.location = location
         path = location.offsets_path(facts.generation)
         if not os.path.exists(path):
-            path = location.offsets_path(read_current_generation(location.catalog))
+            path = location.offsets_path(read_current_generation(location.catalog_path))
         self.offsets = Offsets(path)
         self.has_other_samples = bool(
             facts.split
             and facts.digest
             and self.offsets.generation == facts.generation
-            and split_digest(self.offsets, read_split(location.catalog, facts.split)) != facts.digest
+            and split_digest(self.offsets, read_split(location.catalog_path, facts.split)) != facts.digest
         )
         self._shard_index = {shard.id: i for i, shard in enumerate(self.offsets.shards)}
 

@@ -238,7 +238,7 @@ def _combine_reports(
 
 def _has_ref_rules(location: DatasetLocation) -> bool:
     with suppress(WdsctlError):  # `validate_dataset` reports an invalid dataset.yaml
-        return os.path.exists(location.dataset_yaml) and bool(load_config(location.dataset_yaml).refs)
+        return os.path.exists(location.config_path) and bool(load_config(location.config_path).refs)
     return False
 
 
@@ -257,7 +257,9 @@ def datasets_with_stores(path: str) -> dict[str, list[str] | None]:
         stores += [store for store in own_stores if store not in stores]
         all_stores += own_stores
     local_stores = [store for store in all_stores if "://" not in store and os.path.exists(store)]
-    other_stores = [store for store in local_stores if store not in datasets and os.path.exists(locate(store).catalog)]
+    other_stores = [
+        store for store in local_stores if store not in datasets and os.path.exists(locate(store).catalog_path)
+    ]
     return {**datasets, **dict.fromkeys(other_stores)}
 
 
@@ -312,7 +314,7 @@ def _release_datasets(
 ) -> ReleaseReport:
     quarantined: dict[str, list[str]] = {}
     for root in dict.fromkeys(parse_root(root).root for root in roots):
-        with Ledger.open_for_reading(locate(root).ledger) as ledger:
+        with Ledger.open_for_reading(locate(root).ledger_path) as ledger:
             quarantined[root] = list_quarantined_shards(ledger)
     match_shards([path for paths in quarantined.values() for path in paths], shards, QUARANTINE_SCOPE)
     reports = []

@@ -159,7 +159,7 @@ class _Validation:
         #: Whether the run checks only some shards. It then leaves out findings that need all shards.
         self.is_partial = bool(request.shards) or view_samples is not None
         progress.phase("catalog")
-        with Catalog(location.catalog) as catalog:
+        with Catalog(location.catalog_path) as catalog:
             catalog.check_pages()
             self.rows, self.parts, self.generation = catalog.shards(), catalog.parts(), catalog.generation
             self.key_field, self.has_key_rule = catalog.key_field, bool(catalog.key_until)
@@ -178,8 +178,8 @@ class _Validation:
         for first in self.listing.shards[:1]:
             check_range_requests(location.root, os.path.join(location.root, first.path), first.size)
         self.config, self.config_findings = DatasetConfig(), list[Finding]()
-        if os.path.exists(location.dataset_yaml):
-            self.config = self._load_config(location.dataset_yaml)
+        if os.path.exists(location.config_path):
+            self.config = self._load_config(location.config_path)
         self.offsets = open_offsets(location, self.generation)
         self.skipped: dict[ValidationLevel, str] = {}
         self.completion: PolylithicFolder | None = None
@@ -360,7 +360,7 @@ class _Validation:
             root=self.location.root,
             request=replace(self.request, levels=self.levels),
             line_keys=JsonlKeyRule(self.key_field, is_single_file=bool(self.location.single_file)),
-            catalog_path=self.location.catalog,
+            catalog_path=self.location.catalog_path,
             offsets_path=self.location.offsets_path(self.generation) if has_offsets else "",
             schema_rules=self.schema_rules,
             completion=self.completion,
@@ -378,7 +378,7 @@ class _Validation:
     def _open_load_check(self, opener: LoadCheckName | None) -> None:
         """Open the loader's check; or set why it does not run, or why the loader refuses the dataset."""
         folder = self.completion or find_folder_of_primary(self.location.path)
-        config_path = self.location.dataset_yaml if folder is None else folder.config
+        config_path = self.location.config_path if folder is None else folder.config
         config = self.config if folder is None else self._load_config(config_path)
         reason = ""
         if opener is None:
@@ -418,7 +418,7 @@ class _Validation:
     def _batch_findings(self, check: LoadCheck, outcome: CheckOutcome) -> Iterator[Finding]:
         """What keeps the samples of each split from being batched, and the fields that samples lack."""
         rows = {row.id: row for row in self.rows}
-        with Catalog(self.location.catalog) as catalog:
+        with Catalog(self.location.catalog_path) as catalog:
             selections = catalog.split_reader.split_shards("")
         splits: dict[str, SampleSelection | None] = dict(selections)
         if self.view_samples is not None:
@@ -506,7 +506,7 @@ class _Validation:
             self.progress.note("not checked for the Hub: this needs the whole dataset, not a view or some shards")
         if self.is_partial or isinstance(self.offsets, Finding):
             return []
-        with Catalog(self.location.catalog) as catalog:
+        with Catalog(self.location.catalog_path) as catalog:
             return [*hub_findings(self.offsets, self.rows, catalog.split_reader.split_shards(""))]
 
     def _whole_dataset_findings(self) -> Iterable[Finding]:
@@ -534,7 +534,7 @@ class _Validation:
         """Sizes that disagree by the media facts of the catalog; the level `schema` reads them from the files."""
         if self._has_level("schema") or self.config_findings:
             return []
-        with Catalog(self.location.catalog) as catalog:
+        with Catalog(self.location.catalog_path) as catalog:
             return list(catalog_size_findings(catalog, self.config))
 
 

@@ -66,7 +66,7 @@ def open_ref_store(reference: str) -> RefStore:
             hint="use a prepared dataset, or a local or mounted folder of files",
         )
     location = locate(reference)
-    if os.path.exists(location.catalog):
+    if os.path.exists(location.catalog_path):
         return PreparedRefStore(location)
     if is_url(reference) or not os.path.isdir(reference):
         raise InputError(
@@ -95,7 +95,7 @@ class PreparedRefStore:
 
     def __init__(self, location: DatasetLocation) -> None:
         self.display_path = location.display_path
-        self._offsets = Offsets(location.offsets_path(read_current_generation(location.catalog)))
+        self._offsets = Offsets(location.offsets_path(read_current_generation(location.catalog_path)))
         self._key_index: KeyIndex = open_key_index(location, self._offsets)
         self.digest = offsets_digest(self._offsets)
 

@@ -165,7 +165,7 @@ def collect_ref_rules(
     configured = [(field, store) for field, store in config.refs.items() if field not in requested_fields]
     for field_name, store in configured:
         check_store(
-            resolve_aux_path(store, location.root), location.root, f"{location.dataset_yaml}, refs: {field_name}"
+            resolve_aux_path(store, location.root), location.root, f"{location.config_path}, refs: {field_name}"
         )
     return [
         *(RefRule(field, resolve_aux_path(store, location.root), store) for field, store in configured),
@@ -243,13 +243,13 @@ def save_ref_rules(location: DatasetLocation, rules: Sequence[RefRule]) -> None:
     may have changed it during the run.
     """
     refs = {rule.field: _relative_to_root(rule.store, location.root) for rule in rules}
-    if not os.path.exists(location.dataset_yaml):
-        write_text(location.dataset_yaml, dump_config(DatasetConfig(refs=refs)))
+    if not os.path.exists(location.config_path):
+        write_text(location.config_path, dump_config(DatasetConfig(refs=refs)))
         return
-    text = read_config_text(location.dataset_yaml)
-    updated = update_refs_section(text, parse_config(text, location.dataset_yaml).refs | refs, location.dataset_yaml)
+    text = read_config_text(location.config_path)
+    updated = update_refs_section(text, parse_config(text, location.config_path).refs | refs, location.config_path)
     if updated != text:
-        write_text(location.dataset_yaml, updated)
+        write_text(location.config_path, updated)
 
 
 def _relative_to_root(store: str, root: str) -> str:

@@ -112,9 +112,9 @@ def evaluate_definition(
     be used or has no rows of samples.
     """
     definition.check()
-    check_catalog_file(location.catalog)
-    check_not_media_folder(location.catalog)
-    shards = read_catalog_shards(location.catalog)
+    check_catalog_file(location.catalog_path)
+    check_not_media_folder(location.catalog_path)
+    shards = read_catalog_shards(location.catalog_path)
     chosen = select_split(location, definition.split) if definition.split else select_all(shards)
     unknown: list[str] = []
     count = 0
@@ -135,7 +135,7 @@ def evaluate_definition(
     if definition.sample:
         progress.phase("draw")
         chosen = draw_samples(chosen, shards, parse_sample(definition.sample), definition.seed)
-    return EvaluatedView(chosen, tuple(shards), read_current_generation(location.catalog), count, tuple(unknown))
+    return EvaluatedView(chosen, tuple(shards), read_current_generation(location.catalog_path), count, tuple(unknown))
 
 
 def draw_samples(
@@ -220,10 +220,10 @@ def _look_up_keys(
     paths = {shard.id: shard.path for shard in shards}
     ids, count = array("q"), 0
     unknown: list[str] = []
-    with open_catalog_connection(location.catalog) as connection:
-        add_implied_rows(connection, location.catalog, by_key=True)
+    with open_catalog_connection(location.catalog_path) as connection:
+        add_implied_rows(connection, location.catalog_path, by_key=True)
         if shards and connection.execute("SELECT 1 FROM sample LIMIT 1").fetchone() is None:
-            raise no_sample_rows_error(location.catalog)
+            raise no_sample_rows_error(location.catalog_path)
         for key, shard, position in listed:
             found = [row[0] for row in connection.execute("SELECT id FROM sample WHERE key = ?", (key,))]
             if shard is not None:

@@ -63,11 +63,11 @@ def open_view(location: DatasetLocation, name: str, shards: Sequence[CatalogShar
 
     A shard is identified by path and layout; if its path is gone, by its layout alone.
     """
-    found = read_view(location.ledger, name)
+    found = read_view(location.ledger_path, name)
     if found is None:
         raise missing_view_error(location, name)
     stored, parts = found
-    there, changed = match_view_shards(parts, read_catalog_shards(location.catalog) if shards is None else shards)
+    there, changed = match_view_shards(parts, read_catalog_shards(location.catalog_path) if shards is None else shards)
     return OpenView(stored, there, changed)
 
 
@@ -95,7 +95,7 @@ def match_view_shards(
 
 def select_split(location: DatasetLocation, name: str) -> SampleSelection:
     """The samples of a split. Raises InputError WDS211 if there is no such split, or no sample at all."""
-    return {part.shard: part for part in read_split(location.catalog, name) if part.samples}
+    return {part.shard: part for part in read_split(location.catalog_path, name) if part.samples}
 
 
 def select_all(shards: Iterable[CatalogShard]) -> SampleSelection:
@@ -140,7 +140,7 @@ def to_view_shards(selection: Mapping[int, SplitShard], shards: Iterable[Catalog
 
 
 def missing_view_error(location: DatasetLocation, name: str) -> InputError:
-    names = [view.name for view in read_views(location.ledger)]
+    names = [view.name for view in read_views(location.ledger_path)]
     listed = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
     return InputError(
         f"the dataset has no view {name!r}; it has {listed or 'none yet'}",

@@ -131,19 +131,19 @@ class SampleNames(NamedTuple):
 def list_views(root: str, *, catalog: str | None = None) -> ViewListReport:
     """All views of a dataset, by name."""
     location = _locate_with_catalog(root, catalog)
-    shards = read_catalog_shards(location.catalog)
+    shards = read_catalog_shards(location.catalog_path)
     total = sum(shard.samples for shard in shards)
     return ViewListReport(
         root=location.display_path,
         samples=total,
-        views=tuple(_summarize_view(location, view.name, shards, total) for view in read_views(location.ledger)),
+        views=tuple(_summarize_view(location, view.name, shards, total) for view in read_views(location.ledger_path)),
     )
 
 
 def show_view(root: str, name: str, *, keys: int = 5, catalog: str | None = None) -> ViewShowReport:
     """One view: its definition, its samples in each split, its first keys. Raises InputError WDS330."""
     location = _locate_with_catalog(root, catalog)
-    shards = read_catalog_shards(location.catalog)
+    shards = read_catalog_shards(location.catalog_path)
     view = open_view(location, name, shards)
     total = sum(shard.samples for shard in shards)
     return ViewShowReport(
@@ -176,7 +176,7 @@ def diff_views(
     Raises InputError WDS330, and what `evaluate_definition` raises.
     """
     location = _locate_with_catalog(root, catalog)
-    shards = read_catalog_shards(location.catalog)
+    shards = read_catalog_shards(location.catalog_path)
     one = open_view(location, first, shards)
     other = open_view(location, second, shards) if second else _evaluate_now(location, one, progress)
     both = count_selected(intersect_selections(one.selection, other.selection))
@@ -256,7 +256,7 @@ def export_view(
 
 def iter_sample_names(location: DatasetLocation, selection: Mapping[int, SplitShard]) -> Iterator[SampleNames]:
     """The names of samples, in tar order. Memory: the bits of one shard."""
-    offsets = Offsets(location.offsets_path(read_current_generation(location.catalog)))
+    offsets = Offsets(location.offsets_path(read_current_generation(location.catalog_path)))
     for i, shard in enumerate(offsets.shards):
         if shard.id not in selection:
             continue
@@ -289,7 +289,7 @@ def _locate_with_catalog(root: str, catalog: str | None) -> DatasetLocation:
 
 
 def _summarize_view(location: DatasetLocation, name: str, shards: list[CatalogShard], total: int) -> ViewSummary:
-    found = read_view(location.ledger, name)
+    found = read_view(location.ledger_path, name)
     if found is None:  # deleted since it was listed
         raise missing_view_error(location, name)
     stored, parts = found

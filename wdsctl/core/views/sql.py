@@ -83,8 +83,8 @@ def _run_query(
     readable = open_query_connection(location, chosen, needs_rows=is_of_samples, on_progress=watch.check)
     with closing(readable.connection) as connection:
         if readable.lacks_rows and is_of_samples:
-            raise no_sample_rows_error(location.catalog)
-        watch_statements(connection, location.catalog, watch, steps=STEPS_PER_CHECK)
+            raise no_sample_rows_error(location.catalog_path)
+        watch_statements(connection, location.catalog_path, watch, steps=STEPS_PER_CHECK)
         readable.guard.deadline_seconds = watch.end
         with _translate_errors(query, readable, watch, location):
             query.check_quoted_names(tokens, (*_known_names(readable), *_aliases(tokens)))
@@ -144,7 +144,7 @@ def _translate_errors(
             raise query.explain(error, readable.guard, _known_names(readable)) from error
         if deadline.has_passed:  # while SQLite compiled the query
             raise timeout_error(deadline.seconds) from error
-        raise damaged_catalog_error(location.catalog, str(error)) from error
+        raise damaged_catalog_error(location.catalog_path, str(error)) from error
 
 
 def _explain_error(
@@ -158,8 +158,8 @@ def _explain_error(
         return timeout_error(deadline.seconds)
     if not was_interrupted(error, readable.guard):
         return query.explain(error, readable.guard, _known_names(readable))
-    problem = recorded_page_problem(location.catalog)
-    return damaged_catalog_error(location.catalog, problem) if problem else KeyboardInterrupt()
+    problem = recorded_page_problem(location.catalog_path)
+    return damaged_catalog_error(location.catalog_path, problem) if problem else KeyboardInterrupt()
 
 
 def _check_single_statement(query: Query, tokens: list[Token]) -> None:

@@ -78,12 +78,12 @@ def open_query_connection(
     now and then meanwhile; its errors end the opening. Raises CatalogError WDS301, WDS302, WDS303 for the catalog,
     StorageError WDS401 if there is no space for rows. A ledger that cannot be read is a note.
     """
-    connection = connect_catalog(location.catalog)
+    connection = connect_catalog(location.catalog_path)
     try:
         if needs_rows:
-            connection = copy_with_implied_rows(connection, location.catalog, on_progress)
+            connection = copy_with_implied_rows(connection, location.catalog_path, on_progress)
         connection.text_factory = lambda data: data.decode("utf-8", "backslashreplace")
-        note, has_ledger = _attach_ledger(connection, location.ledger)
+        note, has_ledger = _attach_ledger(connection, location.ledger_path)
         for name, query in EXTRA_VIEWS.items():
             nulls = ", ".join(f"NULL AS {column}" for column in EXTRA_VIEW_COLUMNS[name])
             is_readable = has_ledger or " FROM ledger." not in query
@@ -102,7 +102,7 @@ def open_query_connection(
         guard.install(connection)
     except DATABASE_ERRORS as error:
         connection.close()
-        raise damaged_catalog_error(location.catalog, error_text(location.catalog, error)) from error
+        raise damaged_catalog_error(location.catalog_path, error_text(location.catalog_path, error)) from error
     except BaseException:  # Ctrl-C too: no caller has the connection yet
         connection.close()
         raise

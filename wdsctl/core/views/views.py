@@ -98,8 +98,8 @@ def create_view(
     definition.check()
     location = locate(root, catalog, writing=not dry_run)
     ensure_catalog_exists(location)
-    check_catalog_file(location.catalog)
-    before = read_view(location.ledger, name)
+    check_catalog_file(location.catalog_path)
+    before = read_view(location.ledger_path, name)
     chosen = evaluate_definition(
         location, definition, progress, skip_unknown=skip_unknown, timeout_seconds=timeout_seconds
     )
@@ -138,8 +138,8 @@ def refresh_views(
     """
     location = locate(root, catalog, writing=not dry_run)
     ensure_catalog_exists(location)
-    check_catalog_file(location.catalog)
-    view_names = list(dict.fromkeys(names)) or [view.name for view in read_views(location.ledger)]
+    check_catalog_file(location.catalog_path)
+    view_names = list(dict.fromkeys(names)) or [view.name for view in read_views(location.ledger_path)]
     return ViewRefreshReport(
         root=location.display_path,
         views=tuple(
@@ -156,7 +156,7 @@ def delete_view(
 ) -> ViewDeleteReport:
     """Delete a view. Raises InputError WDS330 if there is none of this name."""
     location = locate(root, catalog, writing=not dry_run)
-    found = read_view(location.ledger, name)
+    found = read_view(location.ledger_path, name)
     if found is None:
         ensure_catalog_exists(location)
         raise missing_view_error(location, name)
@@ -193,7 +193,7 @@ def stored_definition(stored: StoredView) -> ViewDefinition:
 
 def split_overlaps(location: DatasetLocation, selection: SampleSelection) -> tuple[SplitOverlap, ...]:
     """How many of these samples each split has."""
-    with Catalog(location.catalog) as catalog:
+    with Catalog(location.catalog_path) as catalog:
         names = [split.name for split in catalog.splits() if split.samples]
     counts = ((name, intersect_selections(selection, select_split(location, name))) for name in names)
     return tuple(SplitOverlap(name, count_selected(both)) for name, both in counts)
@@ -208,7 +208,7 @@ def _refresh_view(
     timeout_seconds: float,
     dry_run: bool,
 ) -> ViewReport:
-    found = read_view(location.ledger, name)
+    found = read_view(location.ledger_path, name)
     if found is None:
         raise missing_view_error(location, name)
     old, definition = found[0], stored_definition(found[0])
@@ -301,6 +301,6 @@ def _name_taken_error(location: DatasetLocation, stored: StoredView) -> UsageErr
 def _read_only_error(location: DatasetLocation) -> PermissionDenied:
     return PermissionDenied(
         "cannot store the view: the ledger of the dataset is not writable",
-        where=location.ledger,
+        where=location.ledger_path,
         hint="ask the owner for write permission, or pass `--catalog DIR` to use another catalog",
     )

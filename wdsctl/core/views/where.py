@@ -71,10 +71,10 @@ class RowQuery:
     """The rows of one published catalog. `shards`: all of them, as `read_catalog_shards` returns them. Close it."""
 
     def __init__(self, location: DatasetLocation, shards: Sequence[CatalogShard]) -> None:
-        check_not_media_folder(location.catalog)
+        check_not_media_folder(location.catalog_path)
         self._location = location
         self._shards = shards
-        self._connection = connect_catalog(location.catalog)
+        self._connection = connect_catalog(location.catalog_path)
         try:
             self._read_schema()
         except BaseException:  # Ctrl-C too: no caller has the connection yet
@@ -107,7 +107,7 @@ class RowQuery:
             guard.deadline_seconds = time.monotonic() + timeout_seconds
             watch_statements(
                 self._connection,
-                self._location.catalog,
+                self._location.catalog_path,
                 lambda: time.monotonic() > guard.deadline_seconds,
                 steps=STEPS_PER_CHECK,
             )
@@ -176,14 +176,16 @@ class RowQuery:
         try:
             facts = dict(self._connection.execute("SELECT key, value FROM meta"))
             splits = self._connection.execute("SELECT id, name FROM split ORDER BY id").fetchall()
-            add_implied_rows(self._connection, self._location.catalog)
+            add_implied_rows(self._connection, self._location.catalog_path)
             has_rows = self._connection.execute("SELECT 1 FROM sample LIMIT 1").fetchone() is not None
         except DATABASE_ERRORS as error:
-            raise damaged_catalog_error(self._location.catalog, error_text(self._location.catalog, error)) from error
+            raise damaged_catalog_error(
+                self._location.catalog_path, error_text(self._location.catalog_path, error)
+            ) from error
         if not has_rows and any(shard.samples for shard in self._shards):
-            raise no_sample_rows_error(self._location.catalog)
+            raise no_sample_rows_error(self._location.catalog_path)
         self._has_media = MEDIA_FACT in facts
-        self._generation = read_generation(self._location.catalog, facts)
+        self._generation = read_generation(self._location.catalog_path, facts)
         self._split_sets: dict[str, list[tuple[int, str]]] = {"split": []}
         for number, name in splits:
             of_set, _, short = name.rpartition("/")

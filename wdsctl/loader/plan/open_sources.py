@@ -260,12 +260,12 @@ class SourceOpener:
                 return read_split_from_file(location, path, leaf.split_part, in_file_order=in_file_order)
             nonlocal split_part
             split_part = _split_of_lines(location, leaf) or leaf.split_part
-            current = read_current_split(location.catalog, split_part)
+            current = read_current_split(location.catalog_path, split_part)
             if current.damaged:
                 _log_damage(location, current.damaged)
             return current[:2]
 
-        self.catalog_stamps.setdefault(location.catalog, file_stamp(location.catalog))
+        self.catalog_stamps.setdefault(location.catalog_path, file_stamp(location.catalog_path))
         location, (current, of_split) = open_or_index(location, self._dataset.catalog, opened, divides=not file)
         used_generation = current if generation is None else generation
         last_shard = None
@@ -282,7 +282,7 @@ class SourceOpener:
                 )
             )
             offsets = Offsets(location.offsets_path(current))
-            last_shard = read_last_shard(location.catalog, used_generation)
+            last_shard = read_last_shard(location.catalog_path, used_generation)
             if last_shard >= max((shard.id for shard in offsets.shards), default=0):
                 used_generation, last_shard = current, None
             else:
@@ -305,7 +305,7 @@ class SourceOpener:
             split = f"the split {leaf.split_part!r}"
             raise InputError(
                 f"the view {view!r} has no samples in {split}" if view else f"{split} has no samples",
-                where=location.catalog,
+                where=location.catalog_path,
                 hint=f"run `wdsctl inspect {leaf.path}` to see the samples of each split",
                 code="WDS211",
             )
@@ -344,7 +344,7 @@ class SourceOpener:
 
     def _config_path(self, location: DatasetLocation, leaf: Leaf, default: str) -> str:
         name = leaf.dataset_config or self._dataset.dataset_config
-        return find_meta_file(location, name) if name else default or location.dataset_yaml
+        return find_meta_file(location, name) if name else default or location.config_path
 
     def _parse_typed(self, path: str) -> DatasetConfig:
         """The config at a path; that of crude samples without a file, or if the program asks for them."""
@@ -356,7 +356,7 @@ class SourceOpener:
         has_meta = is_url(location.root) or os.path.isdir(os.path.join(location.root, ENERGON_META_FOLDER))
         if not (in_file_order and has_meta):
             return ()
-        rule = self._parse_config(location.dataset_yaml).split if os.path.exists(location.dataset_yaml) else None
+        rule = self._parse_config(location.config_path).split if os.path.exists(location.config_path) else None
         return rule.patterns.get(split_part, ()) if rule is not None and rule.rest == NO_SPLIT else ()
 
     def _parse_config(self, path: str) -> DatasetConfig:
@@ -405,9 +405,9 @@ def _split_of_lines(location: DatasetLocation, leaf: Leaf) -> str:
     """The only split of a JSONL file that Energon has prepared, if it has another name than the leaf asks for: Energon
     ignores the splits of such files. Logs the difference. "" if the leaf's split is to be read."""
     is_energons = os.path.exists(f"{leaf.path}{JSONL_INDEX_SUFFIX}")
-    if not is_energons or not os.path.exists(location.catalog):
+    if not is_energons or not os.path.exists(location.catalog_path):
         return ""
-    names = read_split_names(location.catalog)
+    names = read_split_names(location.catalog_path)
     if leaf.split_part in names or len(names) != 1:
         return ""
     logger.warning(

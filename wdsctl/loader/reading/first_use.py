@@ -30,7 +30,7 @@ def open_or_index(
 
     Logs warnings about the indexing. Raises what `open_dataset` and `index_on_first_use` raise.
     """
-    if not divides and not os.path.exists(location.dataset_yaml):  # written after the catalog
+    if not divides and not os.path.exists(location.config_path):  # written after the catalog
         location = index_if_first_use(location.path, catalog, divides=False) or location
     try:
         return location, open_dataset(location)
@@ -53,7 +53,7 @@ def check_dataset_exists(path: str, catalog: str | None) -> None:
 
     polylithic = find_polylithic_folder(path, catalog)
     location, _ = locate_view(path if polylithic is None else polylithic.primary, catalog)
-    if os.path.exists(location.catalog) or is_url(location.root):
+    if os.path.exists(location.catalog_path) or is_url(location.root):
         return
     with energon_meta(location.root, location.single_file) as meta:
         if meta.is_prepared():

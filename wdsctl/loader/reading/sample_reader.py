@@ -61,9 +61,9 @@ class SampleReader:
 
         def read(location: DatasetLocation) -> tuple[int, list[SplitShard] | None]:
             if choice.split is not None:
-                return read_current_split(location.catalog, choice.split)[:2]
-            check_not_media_folder(location.catalog)
-            return read_current_generation(location.catalog), None
+                return read_current_split(location.catalog_path, choice.split)[:2]
+            check_not_media_folder(location.catalog_path)
+            return read_current_generation(location.catalog_path), None
 
         self.location, (self.generation, shards) = open_or_index(
             location, catalog, read, divides=choice.split is not None
@@ -160,7 +160,7 @@ class SampleReader:
 
     def _reopen(self) -> None:
         split = self.choice.split
-        shards = None if split is None else read_current_split(self.location.catalog, split).shards
+        shards = None if split is None else read_current_split(self.location.catalog_path, split).shards
         try:
             self._open(shards)
         except CatalogError as error:
@@ -201,7 +201,7 @@ class SampleReader:
 
     @property
     def _config_path(self) -> str:
-        return self.location.dataset_yaml
+        return self.location.config_path
 
     def _new_source(self, config: DatasetConfig, decoder: SampleDecoder | None) -> SplitSource:
         location, name = self.location, self.choice.split or ""

@@ -54,7 +54,7 @@ class PreparedStore(FileStore):
         self.offsets = offsets
         self._paths = [os.path.join(location.root, shard.path) for shard in offsets.shards]
         self._sizes = dict(zip(self._paths, (shard.size for shard in offsets.shards), strict=True))
-        self._media_facts = MediaFactsIndex(location.catalog)
+        self._media_facts = MediaFactsIndex(location.catalog_path)
 
     @cached_property
     def name_index(self) -> KeyIndex:
@@ -186,9 +186,9 @@ def open_store(
             hint="list each of its datasets under `aux` with its own name",
         )
     location = locate(reference)
-    if not is_url(reference) and not os.path.exists(location.catalog):
+    if not is_url(reference) and not os.path.exists(location.catalog_path):
         location = index_if_first_use(reference, divides=False) or location
-    if os.path.exists(location.catalog):
+    if os.path.exists(location.catalog_path):
         return _open_catalogued(location, decoder, generation)
     if is_url(reference):
         raise InputError(
@@ -226,11 +226,11 @@ def _open_prepared(location: DatasetLocation, generation: int, decoder: SampleDe
 
 
 def _open_catalogued(location: DatasetLocation, decoder: SampleDecoder | None, generation: int | None) -> FileStore:
-    current = read_current_generation(location.catalog)
-    with NameLookup(location.catalog) as names:
+    current = read_current_generation(location.catalog_path)
+    with NameLookup(location.catalog_path) as names:
         is_folder = names.is_media_folder
     if is_folder:
-        return FolderStore(location.root, decoder, location.catalog, f"folder-{current}")
+        return FolderStore(location.root, decoder, location.catalog_path, f"folder-{current}")
     generation = current if generation is None else generation
     try:
         store = PreparedStore(location, Offsets(location.offsets_path(generation)), decoder)
@@ -253,7 +253,7 @@ def _open_folder(path: str, decoder: SampleDecoder | None, where: str) -> Folder
         raise PermissionDenied(
             "cannot read the folder of the store", where=root, hint="check the owner and the mode of the folder"
         )
-    catalog = locate(root).catalog
+    catalog = locate(root).catalog_path
     if os.path.exists(catalog):
         with NameLookup(catalog) as names:
             if names.is_media_folder:

@@ -30,7 +30,7 @@ _MAX_VALUE_BYTES = 1 << 20  # larger parts are not read
 
 def split_rule_from_values(location: DatasetLocation) -> SplitRule | None:
     """The rule by a field of JSONL that names splits; None without one, and for all other datasets."""
-    offsets = Offsets(location.offsets_path(read_current_generation(location.catalog)))
+    offsets = Offsets(location.offsets_path(read_current_generation(location.catalog_path)))
     is_applied = any(is_jsonl_name(shard.path) for shard in offsets.shards[:1])
     value, _ = _find_split_value(location, offsets) if is_applied else ("", set())
     return SplitRule({}, by_value=value) if value else None
@@ -43,7 +43,7 @@ def split_field_findings(location: DatasetLocation, dest: str = "") -> tuple[Fin
 
     `dest`: the dataset that the samples are converted to, if any.
     """
-    offsets = Offsets(location.offsets_path(read_current_generation(location.catalog)))
+    offsets = Offsets(location.offsets_path(read_current_generation(location.catalog_path)))
     value, named = _find_split_value(location, offsets)
     if not value or (named == {"train"} and offsets.samples <= PROBED_ROWS):
         return ()

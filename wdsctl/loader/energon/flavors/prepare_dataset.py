@@ -105,7 +105,7 @@ def _check_root(root: str) -> None:
     if is_url(root):
         hint = "run `wdsctl prepare` on the URL: it writes the catalog into a folder on this machine"
         raise UsageError("prepare_dataset writes into local folders only", where=redact_secrets(root), hint=hint)
-    if os.path.exists(locate(root).catalog):
+    if os.path.exists(locate(root).catalog_path):
         raise UsageError(
             "the dataset has a catalog already, whose samples and splits the loader uses",
             where=root,
