@@ -38,7 +38,7 @@ def _index(title: str, name: str) -> Contender:
     root = loader_data(name, "photos")
 
     def check(_: Cost) -> dict[str, float]:
-        with Catalog(str(root / ".wdsctl" / "catalog.sqlite")) as catalog:
+        with Catalog.open(str(root / ".wdsctl" / "catalog.sqlite")) as catalog:
             samples = sum(row.samples for row in catalog.shards())
         if samples != SAMPLES:
             raise ContenderError(f"{title}: {samples:,} samples in the catalog, not {SAMPLES:,}")

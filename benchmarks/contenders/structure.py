@@ -43,7 +43,7 @@ def check(context: CheckContext, units: Sequence[CheckUnit]) -> None:
 def units_of(folder: str, catalog: str, *, are_indexed: bool) -> tuple[CheckContext, list[CheckUnit]]:
     index(folder, catalog=catalog)
     location = locate(folder, catalog)
-    with Catalog(location.catalog_path) as published:
+    with Catalog.open(location.catalog_path) as published:
         rows, offsets = published.shards(), location.offsets_path(published.generation)
     context = CheckContext(root=folder, request=ValidateRequest(), offsets_path=offsets if are_indexed else "")
     return context, [

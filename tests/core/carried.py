@@ -58,7 +58,7 @@ def media(root: str | Path) -> dict[str, Any]:
     """The media facts of every part, by file name."""
     place = locate(str(root))
     offsets, found = Offsets(place.offsets_path(read_current_generation(place.catalog_path))), {}
-    with Catalog(place.catalog_path) as catalog:
+    with Catalog.open(place.catalog_path) as catalog:
         if catalog.media_settings() is None:
             return {}
         for i, shard in enumerate(offsets.shards):

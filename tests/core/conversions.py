@@ -50,7 +50,7 @@ def files(root: Path) -> dict[str, bytes]:
 
 
 def splits(root: Path) -> dict[str, int]:
-    with Catalog(locate(str(root)).catalog_path) as catalog:
+    with Catalog.open(locate(str(root)).catalog_path) as catalog:
         return {split.name: split.samples for split in catalog.splits()}
 
 

@@ -13,7 +13,7 @@ from wdsctl.core.offsets.read import Offsets
 
 def offsets(root: str) -> Offsets:
     place = locate(root)
-    with Catalog(place.catalog_path) as catalog:
+    with Catalog.open(place.catalog_path) as catalog:
         return Offsets(place.offsets_path(int(catalog.facts()["generation"])))
 
 

@@ -261,7 +261,7 @@ def _columns() -> Sequence[bytes]:
 def run_catalog(data: bytes) -> None:
     """Whatever a catalog contains, readers return or raise an error of wdsctl."""
     path = write_file("catalog.sqlite", data)
-    with suppress(WdsctlError), Catalog(path) as catalog:
+    with suppress(WdsctlError), Catalog.open(path) as catalog:
         catalog.shards()
         catalog.parts()
         catalog.facts()

@@ -75,7 +75,7 @@ def _run_sql(root: str) -> None:
 
 
 def _read(path: str) -> None:
-    with Catalog(path) as catalog:
+    with Catalog.open(path) as catalog:
         catalog.facts()
         catalog.shards()
         find_repeated_keys(catalog)
@@ -201,7 +201,7 @@ def test_ctrl_c_interrupts_sqlite_statement(root: str) -> None:
         connection.execute("BEGIN")
         connection.executemany("INSERT OR REPLACE INTO sample VALUES (?, ?, ?, ?, ?)", rows)
         connection.execute("COMMIT")
-    with Catalog(path) as catalog, _interrupt_soon(), pytest.raises(KeyboardInterrupt):
+    with Catalog.open(path) as catalog, _interrupt_soon(), pytest.raises(KeyboardInterrupt):
         _query_forever(catalog)
 
 

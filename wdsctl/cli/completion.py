@@ -101,6 +101,7 @@ def _dataset_names(
 ) -> list[str]:
     """Names in the dataset that is on the command line; none on any error, which a shell could not show."""
     from wdsctl.core.catalog.browse import CatalogBrowser
+    from wdsctl.core.catalog.read import Catalog
     from wdsctl.core.dataset.view_root import locate_view
     from wdsctl.core.errors import WdsctlError
 
@@ -110,7 +111,8 @@ def _dataset_names(
         return []
     try:
         location, _ = locate_view(root, context.params.get("catalog"))
-        with CatalogBrowser(location.catalog_path) as browser:
+        with Catalog.open(location.catalog_path) as catalog:
+            browser = CatalogBrowser(catalog)
             return list(
                 islice(
                     (name for name in list_names(location, browser) if _is_offered(name, incomplete)), MAX_COMPLETIONS

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.build import a_dataset, some_shards, split_by_ratios
 from tests.core.dumps import catalog_of
 from wdsctl.core.catalog.browse import CatalogBrowser, prefix_end
+from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.values import SplitMembers
 from wdsctl.core.errors import CatalogError
 from wdsctl.core.index.index import index
@@ -38,7 +39,8 @@ def test_prefix_end_bounds_texts_with_prefix(prefix: str, text: str) -> None:
 
 
 def test_find_returns_literal_key_in_all_shards(catalog_path: str) -> None:
-    with CatalogBrowser(catalog_path) as browser:
+    with Catalog.open(catalog_path) as catalog:
+        browser = CatalogBrowser(catalog)
         assert [(each.shard, each.position) for each in browser.find("b")] == [("x.tar", 5), ("y.tar", 0)]
         assert [part.name for part in browser.find("b")[1].parts] == ["txt", "json"]
         for key in KEYS:
@@ -47,7 +49,8 @@ def test_find_returns_literal_key_in_all_shards(catalog_path: str) -> None:
 
 
 def test_samples_are_in_tar_order_and_with_prefix_by_key(catalog_path: str) -> None:
-    with CatalogBrowser(catalog_path) as browser:
+    with Catalog.open(catalog_path) as catalog:
+        browser = CatalogBrowser(catalog)
         assert [each.key for each in browser.samples()] == [*reversed(KEYS), "b"]
         assert [each.key for each in browser.samples("b")] == ["b", "b", "b2"]
         assert [key for _, key in browser.keys("b")] == ["b", "b", "b2"]
@@ -57,7 +60,8 @@ def test_samples_are_in_tar_order_and_with_prefix_by_key(catalog_path: str) -> N
 
 
 def test_unfinished_listing_raises_no_error_after_close(catalog_path: str) -> None:
-    with CatalogBrowser(catalog_path) as browser:
+    with Catalog.open(catalog_path) as catalog:
+        browser = CatalogBrowser(catalog)
         rest = browser.samples()
         next(rest)
     del rest  # the catalog is closed by now: an error would be reported by pytest as unraisable
@@ -67,7 +71,8 @@ def test_split_members_match_bits_of_samples(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 3)
     index(root)
     split_by_ratios(root, {"train": 2, "val": 1}, by="sample")
-    with CatalogBrowser(str(catalog_of(root))) as browser:
+    with Catalog.open(str(catalog_of(root))) as catalog:
+        browser = CatalogBrowser(catalog)
         train, val = browser.members("train"), browser.members("val")
         assert train is not None
         assert val is not None
@@ -83,5 +88,5 @@ def test_browser_reports_damaged_catalog(catalog_path: str) -> None:
     with open(catalog_path, "r+b") as file:
         file.seek(4096)
         file.write(os.urandom(os.path.getsize(catalog_path) - 4096))
-    with pytest.raises(CatalogError, match="WDS302"), CatalogBrowser(catalog_path) as browser:
-        list(browser.samples())
+    with pytest.raises(CatalogError, match="WDS302"), Catalog.open(catalog_path) as catalog:
+        list(CatalogBrowser(catalog).samples())

@@ -35,7 +35,7 @@ def test_draft_is_published_if_block_succeeds(tmp_path: Path) -> None:
     path = a_catalog(tmp_path, a_shard(samples(0, 3)))
 
     assert os.listdir(tmp_path / "meta") == ["catalog.sqlite"]
-    with Catalog(path) as catalog:
+    with Catalog.open(path) as catalog:
         assert [row.samples for row in catalog.shards()] == [3]
         assert catalog.facts()["generation"] == "1"
 
@@ -69,15 +69,15 @@ def test_invalid_facts_are_reported_as_damage(tmp_path: Path, fact: str, value: 
 
 def test_draft_from_scratch_ignores_old_catalog(tmp_path: Path) -> None:
     path = a_catalog(tmp_path, a_shard(samples(0, 3)))
-    with Catalog(path) as catalog:
+    with Catalog.open(path) as catalog:
         uuid = catalog.facts()["uuid"]
     with open_draft(path):
         pass
-    with Catalog(path) as catalog:
+    with Catalog.open(path) as catalog:
         assert catalog.facts()["uuid"] == uuid
     with open_draft(path, from_scratch=True):
         pass
-    with Catalog(path) as catalog:
+    with Catalog.open(path) as catalog:
         assert catalog.shards() == []
         assert catalog.facts()["uuid"] != uuid
 
@@ -86,7 +86,7 @@ def test_draft_ignores_partial_file_of_killed_run(tmp_path: Path) -> None:
     leftover = Path(a_catalog(tmp_path, a_shard(samples(0, 3))))
     leftover.rename(leftover.with_name(f".catalog.sqlite.{os.getpid()}.partial"))
 
-    with Catalog(a_catalog(tmp_path, a_shard(samples(0, 2)))) as catalog:
+    with Catalog.open(a_catalog(tmp_path, a_shard(samples(0, 2)))) as catalog:
         assert [row.samples for row in catalog.shards()] == [2]
 
 

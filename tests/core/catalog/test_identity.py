@@ -95,6 +95,6 @@ def test_flipped_bit_raises_no_sqlite_error(tmp_path_factory: pytest.TempPathFac
 
     with suppress(CatalogError):
         assert read_current_generation(str(path)) >= 0
-    with suppress(CatalogError), Catalog(str(path)) as catalog:
+    with suppress(CatalogError), Catalog.open(str(path)) as catalog:
         catalog.shards()
         catalog.facts()

@@ -31,7 +31,7 @@ ALL = MediaRequest(selection="auto")
 def test_catalog_facts_equal_facts_of_headers(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, media_shards())
     index(root, media=ALL)
-    with Catalog(str(catalog_of(root))) as catalog:
+    with Catalog.open(str(catalog_of(root))) as catalog:
         found = catalog.media_reader.facts([1 << 28 | i for i in range(3)] + [2 << 28 | i for i in range(3)])
 
     expected = {}
@@ -53,7 +53,7 @@ def test_media_summaries_add_up_shards(tmp_path: Path) -> None:
     shards = {f"{i}.tar": {name: images[name] for name in names[3 * i : 3 * i + 3]} for i in range(3)}
     root = a_dataset(tmp_path, shards)
     index(root, media=ALL)
-    with Catalog(str(catalog_of(root))) as catalog:
+    with Catalog.open(str(catalog_of(root))) as catalog:
         lines = catalog.media_reader.summaries()
 
     assert lines == [
@@ -73,7 +73,7 @@ def test_media_summaries_add_up_shards(tmp_path: Path) -> None:
 def test_media_summaries_separate_kinds(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, media_shards())
     index(root, media=ALL)
-    with Catalog(str(catalog_of(root))) as catalog:
+    with Catalog.open(str(catalog_of(root))) as catalog:
         lines = {(line.part, line.kind): line for line in catalog.media_reader.summaries()}
 
     assert {place: line.media for place, line in lines.items()} == {
@@ -98,17 +98,17 @@ def test_media_numbers_are_returned_by_position_in_shard(
 ) -> None:
     root = a_dataset(tmp_path, media_shards())
     index(root, media=ALL)
-    with Catalog(str(catalog_of(root))) as catalog:
+    with Catalog.open(str(catalog_of(root))) as catalog:
         assert catalog.media_reader.numbers(1, "jpg", expression) == expected
 
 
 def test_shard_digests_exist_only_with_media_facts(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, media_shards())
     index(root)
-    with Catalog(str(catalog_of(root))) as catalog:
+    with Catalog.open(str(catalog_of(root))) as catalog:
         assert not catalog.has_media_facts
     index(root, media=ALL)
-    with Catalog(str(catalog_of(root))) as catalog:
+    with Catalog.open(str(catalog_of(root))) as catalog:
         assert catalog.has_media_facts
         assert sorted(catalog.media_reader.shard_digests()) == [1, 2]
 
@@ -124,7 +124,7 @@ def test_v_media_has_display_sizes(tmp_path: Path) -> None:
 def test_media_folder_files_are_listed_by_path(tmp_path: Path) -> None:
     root = a_folder(tmp_path, members())
     index_media_folder(root)
-    with Catalog(str(catalog_of(root))) as catalog:
+    with Catalog.open(str(catalog_of(root))) as catalog:
         files, first = catalog.media_reader.files(), catalog.media_reader.first_files(2)
         count, size = catalog.media_reader.file_totals()
 
@@ -147,7 +147,7 @@ def test_invalid_media_settings_are_reported_as_damage(tmp_path: Path, text: str
     with closing(sqlite3.connect(catalog_of(root))) as connection, connection:
         connection.execute("UPDATE meta SET value = ? WHERE key = 'media'", (text,))
 
-    with Catalog(str(catalog_of(root))) as catalog, pytest.raises(CatalogError) as caught:
+    with Catalog.open(str(catalog_of(root))) as catalog, pytest.raises(CatalogError) as caught:
         catalog.media_settings()
     assert caught.value.code == "WDS302"
     with pytest.raises(CatalogError), open_draft(str(catalog_of(root))):

@@ -19,7 +19,7 @@ from wdsctl.core.split_rules.rule import SplitRule
 
 def make_catalog(root: Path, count: int = 4) -> Catalog:
     index(some_shards(root, count))
-    return Catalog(str(catalog_of(root)))
+    return Catalog.open(str(catalog_of(root)))
 
 
 def test_shards_are_listed_in_order_of_addition(tmp_path: Path) -> None:
@@ -37,7 +37,7 @@ def test_shards_are_listed_in_order_of_addition(tmp_path: Path) -> None:
 def test_parts_are_ordered_by_number_of_samples(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.tar": {"1.txt": b"a", "2.jpg": b"bb", "2.txt": b"", "2.x": b""}, "b.tar": b""})
     index(root)
-    with Catalog(str(catalog_of(root))) as catalog:
+    with Catalog.open(str(catalog_of(root))) as catalog:
         assert [(p.name, p.samples, p.share, p.size_bytes, p.empty) for p in catalog.parts()] == [
             ("txt", 2, 1.0, 1, 1),
             ("jpg", 1, 0.5, 2, 0),
@@ -48,7 +48,7 @@ def test_parts_are_ordered_by_number_of_samples(tmp_path: Path) -> None:
 def test_duplicate_part_of_sample_counts_once(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.tar": [("1.jpg", b"a"), ("1.jpg", b"bb"), ("2.jpg", b"c")]})
     index(root)
-    with Catalog(str(catalog_of(root))) as catalog:
+    with Catalog.open(str(catalog_of(root))) as catalog:
         (part,) = catalog.parts()
 
     assert (part.samples, part.share, part.size_bytes) == (2, 1.0, 4)
@@ -57,7 +57,7 @@ def test_duplicate_part_of_sample_counts_once(tmp_path: Path) -> None:
 def test_empty_catalog_has_no_parts_and_no_splits(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.tar": b""})
     index(root)
-    with Catalog(str(catalog_of(root))) as catalog:
+    with Catalog.open(str(catalog_of(root))) as catalog:
         assert (catalog.parts(), catalog.splits(), catalog.default_split_rule()) == ([], [], None)
         assert find_repeated_keys(catalog) == (0, [])
 
@@ -65,7 +65,7 @@ def test_empty_catalog_has_no_parts_and_no_splits(tmp_path: Path) -> None:
 def test_splits_keep_order_of_definition(tmp_path: Path) -> None:
     with make_catalog(tmp_path):
         split_by_ratios(str(tmp_path), {"z": 3, "a": 1}, seed=5)
-    with Catalog(str(catalog_of(tmp_path))) as catalog:
+    with Catalog.open(str(catalog_of(tmp_path))) as catalog:
         assert catalog.splits() == [
             SplitCount(name="z", share=3.0, shards=3, samples=15),
             SplitCount(name="a", share=1.0, shards=1, samples=5),
@@ -76,7 +76,7 @@ def test_splits_keep_order_of_definition(tmp_path: Path) -> None:
 def test_split_membership_is_returned_by_shard_path(tmp_path: Path) -> None:
     with make_catalog(tmp_path):
         split_by_ratios(str(tmp_path), {"train": 4, "val": 1}, by="sample")
-    with Catalog(str(catalog_of(tmp_path))) as catalog:
+    with Catalog.open(str(catalog_of(tmp_path))) as catalog:
         rows = catalog.shards()
         membership = catalog.split_membership([rows[1].id, 999])
 
@@ -89,14 +89,14 @@ def test_split_membership_is_returned_by_shard_path(tmp_path: Path) -> None:
 def test_split_membership_accepts_more_ids_than_sql_parameters(tmp_path: Path) -> None:
     with make_catalog(tmp_path):
         split_by_ratios(str(tmp_path), {"train": 1})
-    with Catalog(str(catalog_of(tmp_path))) as catalog:
+    with Catalog.open(str(catalog_of(tmp_path))) as catalog:
         assert len(catalog.split_membership(range(100_000))) == 4
 
 
 def test_find_repeated_keys_counts_all_and_returns_some(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {f"{name}.tar": samples(0, 30) for name in "abcd"})
     index(root)
-    with Catalog(str(catalog_of(root))) as catalog:
+    with Catalog.open(str(catalog_of(root))) as catalog:
         count, first = find_repeated_keys(catalog, 2)
 
     assert count == 30
@@ -121,7 +121,7 @@ def test_catalog_raises_error_for_damaged_pages(tmp_path: Path) -> None:
     intact = path.read_bytes()
     path.write_bytes(intact[:4096] + b"\x5a" * (len(intact) - 4096))
 
-    with pytest.raises(CatalogError) as caught, Catalog(str(path)) as catalog:
+    with pytest.raises(CatalogError) as caught, Catalog.open(str(path)) as catalog:
         catalog.shards()
     assert (caught.value.code, caught.value.where) == ("WDS302", str(path))
 

@@ -19,7 +19,7 @@ def make_lines(*names: str) -> bytes:
 
 
 def find_repeated(root: str, limit: int = 20) -> tuple[int, list[RepeatedKey]]:
-    with Catalog(locate(root).catalog_path) as catalog:
+    with Catalog.open(locate(root).catalog_path) as catalog:
         first = find_repeated_keys(catalog, limit)
         assert find_repeated_keys(catalog, limit) == first
     return first

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tests.build import some_shards, split_by_ratios
 from wdsctl.core.catalog.browse import CatalogBrowser
+from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.samples import StoredSamples, draw_numbers, open_sample_pool
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.index.index import index
@@ -33,7 +34,8 @@ def test_sample_pool_of_split_is_in_tar_order(tmp_path: Path, by: str) -> None:
     index(root)
     split_by_ratios(root, {"train": 3, "val": 1}, by=by)  # type: ignore[arg-type]
     place = locate(root)
-    with CatalogBrowser(place.catalog_path) as browser:
+    with Catalog.open(place.catalog_path) as catalog:
+        browser = CatalogBrowser(catalog)
         stored = StoredSamples(place, browser.generation)
         for name in ("train", "val"):
             members = browser.members(name)
@@ -48,7 +50,8 @@ def test_browser_and_stored_samples_return_equal_parts(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 2)
     index(root)
     place = locate(root)
-    with CatalogBrowser(place.catalog_path) as browser:
+    with Catalog.open(place.catalog_path) as catalog:
+        browser = CatalogBrowser(catalog)
         stored = StoredSamples(place, browser.generation)
         expected = [(each.id, each.key, each.shard, each.parts) for each in browser.samples()]
         assert expected == [(each.id, each.key, each.shard, each.parts) for each in stored.samples()]

@@ -65,7 +65,7 @@ def read_schema(path: str) -> list[tuple[str, str, str]]:
 def test_catalogs_of_all_released_versions_are_readable(tmp_path: Path, version: int) -> None:
     path = restore_golden_catalog(tmp_path, version)
 
-    with Catalog(path) as catalog:
+    with Catalog.open(path) as catalog:
         assert [(row.path, row.samples, row.status, row.code) for row in catalog.shards()] == [
             ("a.tar", 4, "ok", None),
             ("b/c.tar", 2, "ok", None),

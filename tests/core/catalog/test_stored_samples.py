@@ -8,6 +8,7 @@ import pytest
 
 from tests.build import a_folder
 from wdsctl.core.catalog.browse import CatalogBrowser
+from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.samples import StoredSamples
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.index.index import index
@@ -19,7 +20,8 @@ def stored(tmp_path: Path) -> StoredSamples:
     root = a_folder(tmp_path, {"a.jsonl": "".join(f'{{"id": "{name}"}}\n' for name in names).encode()})
     index(root, key="id")
     place = locate(root)
-    with CatalogBrowser(place.catalog_path) as browser:
+    with Catalog.open(place.catalog_path) as catalog:
+        browser = CatalogBrowser(catalog)
         return StoredSamples(place, browser.generation)
 
 

@@ -11,7 +11,7 @@ from tests.core.dumps import catalog_of
 from wdsctl.core.catalog.open_catalog import open_catalog_connection
 from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.stage import open_draft
-from wdsctl.core.catalog.totals import read_catalog_summary, summarize_catalog
+from wdsctl.core.catalog.totals import CatalogSummary, summarize_catalog
 from wdsctl.core.index.index import index
 
 _MANY = """
@@ -49,13 +49,18 @@ def count_steps(path: str) -> int:
     return count
 
 
+def read_summary(path: str, first: int, spread: int) -> CatalogSummary:
+    with Catalog.open(path) as catalog:
+        return catalog.summary(first=first, spread=spread)
+
+
 def test_summary_cost_is_independent_of_shard_count(tmp_path: Path) -> None:
     few, many = (count_steps(make_catalog(tmp_path / str(shards), shards)) for shards in (100, 10_000))
     assert many == pytest.approx(few, rel=0.01)
 
 
 def test_summary_spread_is_even_over_all_shards(tmp_path: Path) -> None:
-    summary = read_catalog_summary(make_catalog(tmp_path, 1_000), first=3, spread=10)
+    summary = read_summary(make_catalog(tmp_path, 1_000), first=3, spread=10)
 
     assert [row.id for row in summary.spread] == [1, 101, 201, 301, 401, 501, 601, 701, 801, 901]
     assert [row.id for row in summary.first] == [1, 2, 3]
@@ -64,7 +69,7 @@ def test_summary_spread_is_even_over_all_shards(tmp_path: Path) -> None:
 
 def test_summary_spread_excludes_removed_shards(tmp_path: Path) -> None:
     path = make_catalog(tmp_path, 1_000, removed="id <= 500 OR id % 2 = 0 OR id BETWEEN 600 AND 749")
-    summary = read_catalog_summary(path, first=2, spread=10)
+    summary = read_summary(path, first=2, spread=10)
 
     assert [row.id for row in summary.spread] == [501, 551, 751, 801, 851, 901, 951]
     assert [row.id for row in summary.first] == [501, 503]
@@ -72,7 +77,7 @@ def test_summary_spread_excludes_removed_shards(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("shards", [2, 9, 10])
 def test_summary_of_few_shards_has_all(tmp_path: Path, shards: int) -> None:
-    summary = read_catalog_summary(make_catalog(tmp_path, shards), first=10, spread=10)
+    summary = read_summary(make_catalog(tmp_path, shards), first=10, spread=10)
 
     assert [row.id for row in summary.spread] == list(range(1, shards + 1))
     assert summary.has_all
@@ -84,5 +89,5 @@ def test_summary_rows_equal_those_of_catalog(tmp_path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE shard SET sha256 = 'abc' WHERE id = 2")
 
-    with Catalog(path) as catalog:
-        assert list(read_catalog_summary(path, first=3, spread=3).first) == catalog.shards()
+    with Catalog.open(path) as catalog:
+        assert list(catalog.summary(first=3, spread=3).first) == catalog.shards()

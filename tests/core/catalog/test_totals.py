@@ -53,7 +53,7 @@ def test_totals_equal_sums_of_shards_after_every_change(tmp_path: Path) -> None:
     assert stored == computed
     assert (stored.shards, stored.statuses) == (13, {"bad": 1, "ok": 12})
     assert stored.size_bytes == sum(path.stat().st_size for path in tmp_path.glob("*.tar"))
-    with Catalog(str(catalog_of(root))) as catalog:
+    with Catalog.open(str(catalog_of(root))) as catalog:
         rows = catalog.shards()
         assert (list(stored.parts), list(stored.splits)) == (catalog.parts(), catalog.splits())
     assert (stored.samples, stored.ids) == (sum(row.samples for row in rows), (rows[0].id, rows[-1].id))
@@ -76,7 +76,7 @@ def test_totals_include_media_summaries(tmp_path: Path) -> None:
     index(root, media=MediaRequest(selection="auto"))
     stored, computed = read_and_compute_totals(catalog_of(root))
 
-    with Catalog(str(catalog_of(root))) as catalog:
+    with Catalog.open(str(catalog_of(root))) as catalog:
         assert stored == replace(computed, media=tuple(catalog.media_reader.summaries()))
     assert (len(stored.media or ()), stored.without_facts) == (2, 0)
 

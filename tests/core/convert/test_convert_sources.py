@@ -168,7 +168,7 @@ def make_questions(root: Path) -> str:
 
 
 def read_part_counts(root: Path) -> dict[str, int]:
-    with Catalog(locate(str(root)).catalog_path) as catalog:
+    with Catalog.open(locate(str(root)).catalog_path) as catalog:
         return {part.name: part.samples for part in catalog.parts()}
 
 

@@ -87,7 +87,7 @@ def test_second_run_compares_content_of_remote_shards_with_new_etags(
 
 def test_splits_are_copied_into_store(source: str, dest: str) -> None:
     convert([source], dest, ConvertRequest(shard_samples=7))
-    with Catalog(locate(dest).catalog_path) as catalog:
+    with Catalog.open(locate(dest).catalog_path) as catalog:
         assert {split.name: split.samples for split in catalog.splits()} == splits(Path(source))
 
 

@@ -25,7 +25,7 @@ def touch_all(root: str) -> None:
 
 
 def times(root: str) -> set[int]:
-    with Catalog(locate(root).catalog_path) as catalog:
+    with Catalog.open(locate(root).catalog_path) as catalog:
         return {row.mtime_ns for row in catalog.shards()}
 
 

@@ -34,7 +34,7 @@ class RecordingStorage(LocalStorage):
 def collect(root: str) -> tuple[Evidence, list[FileRange]]:
     index(root)
     place = locate(root)
-    with Catalog(place.catalog_path) as catalog:
+    with Catalog.open(place.catalog_path) as catalog:
         parts = catalog.parts()
     storage = RecordingStorage()
     evidence = collect_evidence(root, Offsets(place.offsets_path(1)), parts, storage)

@@ -122,7 +122,7 @@ def test_index_skips_excluded_shards(tmp_path: Path) -> None:
     progress = RecordingProgress()
     assert index(root, exclude=["b/*", "none*"], progress=progress).samples == 2
     assert progress.notes == ["nothing matches --exclude none*"]
-    with Catalog(locate(root).catalog_path) as catalog:
+    with Catalog.open(locate(root).catalog_path) as catalog:
         assert catalog.exclude_patterns() == ("b/*", "none*")
 
 
@@ -153,7 +153,7 @@ def test_new_exclude_patterns_are_stored_even_without_effect(tmp_path: Path) -> 
     report = index(root, exclude=["later/*"])
 
     assert (report.up_to_date, report.generation, report.samples) == (False, 1, 10)
-    with Catalog(locate(root).catalog_path) as catalog:
+    with Catalog.open(locate(root).catalog_path) as catalog:
         assert catalog.exclude_patterns() == ("later/*",)
     a_dataset(tmp_path, {"later/1.tar": samples(50, 2)})
     assert index(root).up_to_date

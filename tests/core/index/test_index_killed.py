@@ -133,7 +133,7 @@ def test_full_disk_is_reported_and_catalog_unchanged(tmp_path: Path, a_disk: Cal
         index(root, catalog=catalog)
     assert getattr(caught.value, "code", "") == "WDS401"
     assert {name: (tiny_disk / "meta" / name).read_bytes() for name in before} == before
-    with Catalog(str(tiny_disk / "meta" / "catalog.sqlite")) as published_catalog:
+    with Catalog.open(str(tiny_disk / "meta" / "catalog.sqlite")) as published_catalog:
         assert len(published_catalog.shards()) == 1
     assert not list((tiny_disk / "meta").glob("*.partial"))
     subprocess.run(["mount", "-o", "remount,size=20m", str(tiny_disk)], check=True)

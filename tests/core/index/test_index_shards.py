@@ -169,7 +169,7 @@ def test_index_without_sample_rows_has_same_offsets_and_hints_at_option(tmp_path
 
 
 def _repeated(root: str) -> None:
-    with Catalog(str(catalog_of(Path(root)))) as catalog:
+    with Catalog.open(str(catalog_of(Path(root)))) as catalog:
         find_repeated_keys(catalog)
 
 

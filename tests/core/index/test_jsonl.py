@@ -34,7 +34,7 @@ def a_file(folder: Path, data: bytes, name: str = "qa.jsonl") -> str:
 
 
 def offsets(place: DatasetLocation) -> Offsets:
-    with Catalog(place.catalog_path) as catalog:
+    with Catalog.open(place.catalog_path) as catalog:
         return Offsets(place.offsets_path(catalog.generation))
 
 
@@ -46,7 +46,7 @@ def keys(root: str) -> list[str]:
 def splits(root: str) -> dict[str, list[str]]:
     """The keys of every split of a dataset with one shard."""
     found = offsets(locate(root))
-    with Catalog(locate(root).catalog_path) as catalog:
+    with Catalog.open(locate(root).catalog_path) as catalog:
         [membership] = catalog.split_membership([found.shards[0].id]).values()
     keys_by_split = {}
     for name, (samples, bits) in membership.splits.items():

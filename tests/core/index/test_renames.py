@@ -153,7 +153,7 @@ def test_rename_interrupted_after_offsets_is_completed_by_next_run(tmp_path: Pat
     root = some_shards(tmp_path, 2)
     index(root)
     move_file(tmp_path, "shard-001.tar", "b.tar")
-    with Catalog(locate(root).catalog_path) as catalog:
+    with Catalog.open(locate(root).catalog_path) as catalog:
         row = catalog.shards()[1]
     apply_renames_to_files(locate(root), [(row, row._replace(path="b.tar"))])
     (found,) = catalog_check(root).findings
@@ -168,7 +168,7 @@ def test_rename_interrupted_after_offsets_is_completed_by_next_run(tmp_path: Pat
 def test_interrupted_rename_is_reverted_when_old_name_is_kept(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 2)
     index(root)
-    with Catalog(str(catalog_of(tmp_path))) as catalog:
+    with Catalog.open(str(catalog_of(tmp_path))) as catalog:
         row = catalog.shards()[0]
     apply_renames_to_files(locate(root), [(row, row._replace(path="b.tar"))])
     assert not index(root, dry_run=True).up_to_date
@@ -187,7 +187,7 @@ def test_rename_interrupted_after_ledger_is_not_applied_twice(tmp_path: Path) ->
             ledger.execute("INSERT INTO view_shard VALUES ('v', ?, 'x', ?, NULL)", (f"shard-00{i}.tar", i))
     move_file(tmp_path, "shard-002.tar", "shard-003.tar")
     move_file(tmp_path, "shard-001.tar", "shard-002.tar")
-    with Catalog(locate(root).catalog_path) as catalog:
+    with Catalog.open(locate(root).catalog_path) as catalog:
         rows = catalog.shards()[1:]
     names = ("shard-002.tar", "shard-003.tar")
     apply_renames_to_files(

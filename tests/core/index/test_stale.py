@@ -8,7 +8,8 @@ import pytest
 
 from tests.build import linked_shards, rewrite_shard, samples, some_shards
 from tests.remote import FaultyFileSystem, upload_shards
-from wdsctl.core.catalog.totals import CatalogSummary, read_catalog_summary
+from wdsctl.core.catalog.read import Catalog
+from wdsctl.core.catalog.totals import CatalogSummary
 from wdsctl.core.compare.checksum import checksum
 from wdsctl.core.convert.sources import check_index_is_current
 from wdsctl.core.dataset.location import DatasetLocation, locate
@@ -30,7 +31,8 @@ def check(root: str, spread: int) -> tuple[int, list[Finding]]:
 
 def read_summary(root: str, spread: int) -> tuple[DatasetLocation, CatalogSummary]:
     place = locate(root)
-    return place, read_catalog_summary(place.catalog_path, first=0, spread=spread)
+    with Catalog.open(place.catalog_path) as catalog:
+        return place, catalog.summary(first=0, spread=spread)
 
 
 def summarize(findings: list[Finding]) -> list[tuple[str, str, int]]:

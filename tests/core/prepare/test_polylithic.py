@@ -49,7 +49,7 @@ def run(source: str, dest: Path | None, **options: Any) -> PrepareReport:
 
 
 def split_sizes(root: Path) -> dict[str, int]:
-    with Catalog(locate(str(root)).catalog_path) as catalog:
+    with Catalog.open(locate(str(root)).catalog_path) as catalog:
         return {split.name: split.samples for split in catalog.splits()}
 
 
@@ -133,7 +133,7 @@ def test_second_run_indexes_changed_media(tmp_path: Path) -> None:
     media = a_dataset(tmp_path / "d" / "media", {"more.tar": {"new.png": an_image("PNG")}})
 
     assert not run(str(tmp_path / "d"), None, format_options={}).up_to_date
-    with Catalog(locate(media).catalog_path) as catalog:
+    with Catalog.open(locate(media).catalog_path) as catalog:
         assert "more.tar" in [shard.path for shard in catalog.shards()]
     assert run(str(tmp_path / "d"), None, format_options={}).up_to_date
 
@@ -188,7 +188,7 @@ def test_prepare_continues_after_stop_before_last_step(
 def test_media_facts_are_read_for_media_dataset(tmp_path: Path) -> None:
     run(questions(tmp_path / "a"), tmp_path / "d", index=IndexRequest(media=MediaRequest(selection="auto")))
 
-    with Catalog(locate(str(tmp_path / "d" / "media")).catalog_path) as catalog:
+    with Catalog.open(locate(str(tmp_path / "d" / "media")).catalog_path) as catalog:
         assert catalog.media_settings() is not None
 
 

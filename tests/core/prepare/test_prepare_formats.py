@@ -488,7 +488,7 @@ def test_command_of_split_folder_warning_makes_the_splits(tmp_path: Path, folder
     command = shlex.split(warning.rpartition("To make them splits, run `")[2].removesuffix("`"))
 
     assert main(command[1:]) == 0
-    with Catalog(locate(str(tmp_path / "out")).catalog_path) as catalog:
+    with Catalog.open(locate(str(tmp_path / "out")).catalog_path) as catalog:
         assert {split.name: split.samples for split in catalog.splits()} == {"train": 1, "val": 2}
 
 

@@ -94,7 +94,7 @@ class History:
 
     def quarantine(self) -> None:
         place = locate(self.root)
-        with Catalog(place.catalog_path) as catalog:
+        with Catalog.open(place.catalog_path) as catalog:
             rows = [row for row in catalog.shards() if row.samples]
         ledger = Ledger.open(place.ledger_path)
         for row in self.draw.sample(rows, 2):
@@ -379,7 +379,7 @@ def test_excluded_sample_does_not_affect_splits_of_returned_shard(tmp_path: Path
 def test_renamed_sample_is_found_by_sizes_unless_they_are_ambiguous(tmp_path: Path, left: str, origin: int) -> None:
     root = a_dataset(tmp_path, {"a.tar": samples(0, 4)})
     index(root)
-    with Catalog(locate(root).catalog_path) as catalog:
+    with Catalog.open(locate(root).catalog_path) as catalog:
         (row,) = catalog.shards()
     origins = SampleOrigins(locate(root), 1, {"a.tar": SplitMembership(row.layout_hash or "", {}, row.samples, {})})
     data = a_shard({name: each for name, each in samples(0, 10).items() if name[5] in f"{left}9"})

@@ -34,7 +34,7 @@ def a_lines_dataset(root: Path, *values: Any, name: str = "a.jsonl") -> str:
 
 
 def split_names(root: str) -> list[str]:
-    with Catalog(locate(root).catalog_path) as catalog:
+    with Catalog.open(locate(root).catalog_path) as catalog:
         return [split.name for split in catalog.splits()]
 
 

@@ -31,7 +31,7 @@ from wdsctl.core.validate.validate import ValidateRequest, validate
 def store_validation(root: str, *findings: LocatedFinding, level: str = "content", reach: CheckReach = "all") -> None:
     """Stores the result of a validation of all shards with these findings in the ledger."""
     place = locate(root)
-    with Catalog(place.catalog_path) as catalog:
+    with Catalog.open(place.catalog_path) as catalog:
         rows = catalog.shards()
     by_shard = {row.path: [each for each in findings if each.finding.shard == row.path] for row in rows}
     with Ledger.open(place.ledger_path) as ledger:
@@ -61,7 +61,7 @@ def exclude_codes(root: str, *codes: str, progress: RecordingProgress | None = N
 
 
 def excluded_samples(root: str) -> set[str]:
-    with Catalog(locate(root).catalog_path) as catalog:
+    with Catalog.open(locate(root).catalog_path) as catalog:
         shards = {row.path for row in catalog.shards()}
     names = {f"{path}/{int(path[6:9]) * 5 + i:06d}" for path in shards for i in range(5)}
     return names - splits_of(root).keys()

@@ -22,7 +22,7 @@ from wdsctl.core.split_rules.excludes import Excludes
 
 def quarantine(root: str, *rows: tuple[str, int | None, str]) -> ReapplyResult:
     place = locate(root)
-    with Catalog(place.catalog_path) as catalog:
+    with Catalog.open(place.catalog_path) as catalog:
         layouts = {row.path: row.layout_hash for row in catalog.shards()}
     with Ledger.open(place.ledger_path) as ledger:
         add_to_quarantine(

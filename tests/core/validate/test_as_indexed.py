@@ -20,7 +20,7 @@ PLAIN = {**samples(0, 300, size=900), "000007.seg.png": b"mask"}
 def check_shards(root: str, data: bytes | None = None) -> list[bool]:
     """Whether each shard is as indexed; `data` replaces the bytes of the first shard."""
     place = locate(root)
-    with Catalog(place.catalog_path) as catalog:
+    with Catalog.open(place.catalog_path) as catalog:
         rows, generation = catalog.shards(), catalog.generation
     if data is not None:
         Path(root, rows[0].path).write_bytes(data)
@@ -60,7 +60,7 @@ def test_unreadable_header_leaves_shard_to_scan(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.tar": samples(0, 3)})
     index(root)
     place, path = locate(root), f"{root}/a.tar"
-    with Catalog(place.catalog_path) as catalog:
+    with Catalog.open(place.catalog_path) as catalog:
         row, generation = catalog.shards()[0], catalog.generation
     assert is_as_indexed(NoHeaders("/"), path, row.size, place.offsets_path(generation), row.id) is False
 

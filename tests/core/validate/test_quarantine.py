@@ -31,7 +31,7 @@ def a_broken_dataset(root: Path) -> str:
 
 
 def sizes(root: str) -> dict[str, int]:
-    with Catalog(locate(root).catalog_path) as catalog:
+    with Catalog.open(locate(root).catalog_path) as catalog:
         return {each.name: each.samples for each in catalog.splits()}
 
 

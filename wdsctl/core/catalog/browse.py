@@ -37,27 +37,15 @@ _SAMPLES_WITH_KEY = (
 
 
 class CatalogBrowser:
-    """The samples of one published catalog. For one thread; close it, or use it in a `with`.
+    """The samples of an open catalog. For one thread."""
 
-    Raises CatalogError WDS301, WDS302 and WDS303.
-    """
-
-    def __init__(self, path: str) -> None:
-        self.catalog = Catalog(path)
+    def __init__(self, catalog: Catalog) -> None:
+        self.catalog = catalog
         self.is_media_folder = self.catalog.is_media_folder
         self.has_facts = self.catalog.has_media_facts
         self._rows = self.catalog.rows
         self._iter_rows = self.catalog.iter_rows
         self._part_names: dict[int, str] = dict(self._rows("SELECT id, name FROM ext"))
-
-    def __enter__(self) -> CatalogBrowser:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
-
-    def close(self) -> None:
-        self.catalog.close()
 
     @property
     def generation(self) -> int:
@@ -246,7 +234,7 @@ class NameLookup:
     """
 
     def __init__(self, path: str) -> None:
-        self._catalog = Catalog(path)
+        self._catalog = Catalog.open(path)
         self._rows = self._catalog.rows
         self.is_media_folder = self._catalog.is_media_folder
         self.has_facts = self._catalog.has_media_facts

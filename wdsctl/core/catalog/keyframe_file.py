@@ -71,7 +71,7 @@ def open_keyframes(location: DatasetLocation, generation: int) -> KeyframeFile |
     None if the catalog has none: no `wdsctl index --media-index` ran, or there are no videos. Compiling reads the
     indexes of all videos, about 9 bytes per keyframe. Raises CatalogError WDS301, WDS302, WDS303.
     """
-    with Catalog(location.catalog_path) as catalog:
+    with Catalog.open(location.catalog_path) as catalog:
         digests = catalog.rows("SELECT shard, mark FROM media_shard ORDER BY shard") if catalog.has_media_facts else []
         if not digests:
             return None

@@ -154,7 +154,7 @@ def is_media_folder(root: str, catalog: str | None = None, *, media_requested: b
             has_shards(location.root, location.single_file) or has_in_place_shards(location.root)
         )
     try:
-        with Catalog(location.catalog_path) as published:
+        with Catalog.open(location.catalog_path) as published:
             return published.is_media_folder
     except CatalogError:
         return False

@@ -5,6 +5,7 @@ Tables with many rows have readers of their own: `browse.py` for samples, `media
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from types import TracebackType
@@ -44,7 +45,7 @@ from wdsctl.core.json_text import read_json
 if TYPE_CHECKING:
     from wdsctl.core.catalog.media import MediaReader
     from wdsctl.core.catalog.splits import SplitReader, SplitShard
-    from wdsctl.core.catalog.totals import PartCount, SplitCount
+    from wdsctl.core.catalog.totals import CatalogSummary, PartCount, SplitCount
     from wdsctl.core.dataset.root_spec import ShardSelection
     from wdsctl.core.split_rules.rule import SplitRule
 
@@ -69,15 +70,23 @@ class CurrentSplit(NamedTuple):
 
 
 class Catalog:
-    """A published catalog, which never changes: a writer replaces the file. Close it, or use it in a `with`.
+    """Reads a catalog over an open connection. `path`: of the catalog, for messages.
 
     Every query goes through `rows` or `iter_rows`, or `connection` within `translate_catalog_errors`: damage is raised
-    as CatalogError WDS302. Opening raises CatalogError WDS301 missing, WDS302 damaged, WDS303 too new.
+    as CatalogError WDS302.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, connection: sqlite3.Connection, path: str) -> None:
+        self.connection = connection
         self.path = path
-        self.connection = connect_catalog(path, check_same_thread=False)
+
+    @classmethod
+    def open(cls, path: str) -> Catalog:
+        """Open a published catalog, which never changes: a writer replaces the file. Close it, or use it in a `with`.
+
+        Raises CatalogError WDS301 missing, WDS302 damaged, WDS303 too new.
+        """
+        return cls(connect_catalog(path, check_same_thread=False), path)
 
     def __enter__(self) -> Catalog:
         return self
@@ -211,6 +220,13 @@ class Catalog:
                 replaced.setdefault(row.path, []).extend([row] if removed is not None else [])
         return replaced
 
+    def summary(self, *, first: int, spread: int) -> CatalogSummary:
+        """At most `first` and `spread` shards with the facts and the totals. See `summarize_catalog` for the cost."""
+        from wdsctl.core.catalog.totals import summarize_catalog
+
+        with translate_catalog_errors(self.path):
+            return summarize_catalog(self.connection, first=first, spread=spread)
+
     def shard_hashes(self) -> dict[int, str]:
         """Shard id -> SHA-256 in hex, of all shards that ever had one, also of removed ones."""
         return dict(self.rows("SELECT id, sha256 FROM shard WHERE sha256 IS NOT NULL"))
@@ -323,13 +339,13 @@ class Catalog:
 
 def read_current_generation(path: str) -> int:
     """The generation that the catalog at `path` describes."""
-    with Catalog(path) as catalog:
+    with Catalog.open(path) as catalog:
         return catalog.generation
 
 
 def read_last_shard(path: str, generation: int) -> int:
     """The highest id of a shard that this generation or an earlier one added. New shards get higher ids."""
-    with Catalog(path) as catalog:
+    with Catalog.open(path) as catalog:
         [(last,)] = catalog.rows("SELECT coalesce(max(id), 0) FROM shard WHERE added <= ?", generation)
         return int(last)
 
@@ -343,29 +359,29 @@ def read_catalog_shards(catalog: str) -> list[CatalogShard]:
 
 def read_split(path: str, name: str) -> list[SplitShard]:
     """`Catalog.split` of the catalog at `path`."""
-    with Catalog(path) as catalog:
+    with Catalog.open(path) as catalog:
         return catalog.split(name)
 
 
 def read_current_split(path: str, name: str) -> CurrentSplit:
     """All of one moment, in half the time: a blend may have a thousand catalogs."""
-    with Catalog(path) as catalog:
+    with Catalog.open(path) as catalog:
         return CurrentSplit(catalog.generation, catalog.split(name), catalog.damaged_shards)
 
 
 def read_split_names(path: str) -> list[str]:
     """The names of the splits of the unnamed and of other split sets, in the order in which they were made."""
-    with Catalog(path) as catalog:
+    with Catalog.open(path) as catalog:
         return [row[0] for row in catalog.rows("SELECT name FROM split ORDER BY id")]
 
 
 def has_splits(path: str) -> bool:
     """Whether the catalog at `path` has splits, or rules of splits."""
-    with Catalog(path) as catalog:
+    with Catalog.open(path) as catalog:
         return catalog.has_splits
 
 
 def check_not_media_folder(path: str) -> None:
     """Raise InputError WDS322 if the catalog at `path` describes a folder of media files."""
-    with Catalog(path) as catalog:
+    with Catalog.open(path) as catalog:
         catalog.check_not_media_folder()

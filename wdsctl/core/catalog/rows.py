@@ -166,7 +166,7 @@ def copy_shards(
 
     Also copies removed shards whose splits are remembered, without their samples.
     """
-    with Catalog(path) as old:
+    with Catalog.open(path) as old:
 
         def copy(table: str, where: str = "1", *values: int) -> None:
             rows = old.iter_rows(f"SELECT * FROM {table} WHERE {where}", *values)

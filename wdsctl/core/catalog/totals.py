@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
-from wdsctl.core.catalog.open_catalog import open_catalog_connection
 from wdsctl.core.catalog.values import TOTALS_FACT, ShardRow
 from wdsctl.core.json_text import read_json
 from wdsctl.core.offsets.head import digest_shard_rows
@@ -163,15 +162,10 @@ class CatalogSummary:
         return len(self.spread) == self.totals.shards
 
 
-def read_catalog_summary(path: str, *, first: int, spread: int) -> CatalogSummary:
-    """At most `first` and `spread` shards. Raises CatalogError WDS301, WDS302, WDS303."""
-    with open_catalog_connection(path) as connection:
-        return summarize_catalog(connection, first=first, spread=spread)
-
-
 def summarize_catalog(connection: sqlite3.Connection, *, first: int, spread: int) -> CatalogSummary:
-    """Summarize an open catalog. Cost: a row per returned shard; without stored totals, a row per shard. Removed shards
-    in between cost a step each.
+    """Summarize an open catalog, with at most `first` and `spread` shards.
+
+    Cost: a row per returned shard; without stored totals, a row per shard. Removed shards in between cost a step each.
     """
     facts = dict(connection.execute("SELECT key, value FROM meta"))
     totals = read_totals(connection, facts)

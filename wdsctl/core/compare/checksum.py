@@ -265,7 +265,7 @@ def _list_shards(location: DatasetLocation) -> tuple[list[ShardFile], dict[tuple
     if not os.path.exists(location.catalog_path):
         listing = list_shards(location.root, only=location.single_file)
         return list(listing.shards), {}, _errors(listing.findings)
-    with Catalog(location.catalog_path) as published:
+    with Catalog.open(location.catalog_path) as published:
         rows = published.shards()
         exclude, selection = published.exclude_patterns(), published.selection()
     paths = [row.path for row in rows]

@@ -91,7 +91,7 @@ def open_side(root: str, catalog: str | None = None, generation: int | None = No
         raise UsageError("a view exists only in the current generation", hint=f"remove @{view}, or the generation")
     if not is_current:
         _check_generation_kept(location, target, current)
-    with Catalog(location.catalog_path) as opened:
+    with Catalog.open(location.catalog_path) as opened:
         yield DiffSide(
             location=location,
             view=view,

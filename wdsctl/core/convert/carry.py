@@ -155,7 +155,7 @@ def _media_settings(source: Source) -> Iterator[MediaSettings]:
         stores = [source.store.location] if source.store is not None else []
         locations = stores if source.is_jsonl else [source.primary.location, *stores]
     for location in locations:
-        with Catalog(location.catalog_path) as catalog:
+        with Catalog.open(location.catalog_path) as catalog:
             settings = catalog.media_settings()
         if settings is not None:
             yield settings
@@ -306,7 +306,7 @@ def carry_columns(
     Memory: the values of the largest shard.
     """
     offsets = Offsets(location.offsets_path(generation))
-    with Catalog(location.catalog_path) as catalog:
+    with Catalog.open(location.catalog_path) as catalog:
         rows, parts = {row.id: row for row in catalog.shards()}, {part.name for part in catalog.parts()}
     names, dropped, computed = [], [], dict[str, str]()
     for column in carried:

@@ -203,7 +203,7 @@ def _index_dataset(
             columns, lost = _carry_columns(location, report.generation, written, has_media=media > 0, progress=progress)
             dropped += written.carry_plan.dropped_items(location.display_path, written.stream, lost)
             dataset = replace(dataset, columns=columns, media=media)
-        with Catalog(location.catalog_path) as catalog:
+        with Catalog.open(location.catalog_path) as catalog:
             splits = {split.name: split.samples for split in catalog.splits()}
     sample_type = load_config(location.config_path).sample_type if os.path.exists(location.config_path) else ""
     return replace(dataset, sample_type=sample_type, splits=splits), findings, dropped
@@ -251,7 +251,7 @@ def check_one_geometry(request: ConvertRequest, opened: OpenSources) -> None:
 
 
 def _part_names(source: ShardsSource) -> list[str]:
-    with Catalog(source.location.catalog_path) as catalog:
+    with Catalog.open(source.location.catalog_path) as catalog:
         return [part.name for part in catalog.parts()]
 
 
@@ -306,7 +306,7 @@ def _destination_config(location: DatasetLocation, written: _WrittenDataset) -> 
         return DatasetConfig(subflavors=config.subflavors if config else {})
     if config is None:
         return None
-    with Catalog(location.catalog_path) as catalog:
+    with Catalog.open(location.catalog_path) as catalog:
         parts = [part.name for part in catalog.parts()]
     request = written.request
     renamed = {name: _rename_field_parts(source, request) for name, source in config.field_map.items()}
@@ -392,7 +392,7 @@ def _carry_splits(location: DatasetLocation, generation: int, written: _WrittenD
     """Copy the splits of every sample from its source, unless the destination has splits already."""
     if not written.split_names or written.stream == "media":
         return
-    with Catalog(location.catalog_path) as catalog:
+    with Catalog.open(location.catalog_path) as catalog:
         shards = {shard.path: shard for shard in catalog.shards()}
         if catalog.splits():
             return
@@ -418,7 +418,7 @@ def _compute_media_facts(
     if settings is None or written.is_jsonl:
         return 0, [], []
     selection = parse_media_selection(settings.selection)
-    with Catalog(stage.location.catalog_path) as catalog:
+    with Catalog.open(stage.location.catalog_path) as catalog:
         names = [part.name for part in catalog.parts()]
     if selection.globs or any(selection.guess_by_name(f".{name}") != "no" for name in names):
         media_request = MediaRequest(selection=settings.selection, keyframes=settings.keyframes)
@@ -443,7 +443,7 @@ def _carry_columns(
     Drops all columns if `index` found another number of samples in a shard.
     """
     units = {unit.name: unit for unit in written.units}
-    with Catalog(location.catalog_path) as catalog:
+    with Catalog.open(location.catalog_path) as catalog:
         shards = catalog.shards()
     carried = written.carry_plan.columns.get(written.stream, ())
     if any(each.path not in units or each.samples != written.done[units[each.path].id].samples for each in shards):

@@ -335,7 +335,7 @@ def _media_refs(location: DatasetLocation, config: DatasetConfig | None) -> dict
     """
     if config is not None and config.refs:
         return config.refs
-    with Catalog(location.catalog_path) as catalog:
+    with Catalog.open(location.catalog_path) as catalog:
         parts = [part.name for part in catalog.parts()]
     if any(part_kind(part) in MEDIA_KINDS for part in parts):
         return {}

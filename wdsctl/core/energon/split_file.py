@@ -58,7 +58,7 @@ def read_split_from_file(
             hint=did_you_mean(split, read.rule.patterns) or "pass one of these splits with split_part=",
             code="WDS211",
         )
-    with Catalog(location.catalog_path) as catalog:
+    with Catalog.open(location.catalog_path) as catalog:
         catalog.check_not_media_folder()
         generation, excluded = catalog.generation, catalog.split_reader.excluded()
     offsets = Offsets(location.offsets_path(generation))

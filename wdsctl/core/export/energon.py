@@ -98,7 +98,7 @@ def write(source: ExportSource, request: ExportRequest, folder: str, progress: P
     _check_names(source, splits)
     offsets = Offsets(source.location.offsets_path(source.generation))
     config = energon_config(source, offsets)
-    with Catalog(source.location.catalog_path) as catalog, open_file_draft(meta) as draft:
+    with Catalog.open(source.location.catalog_path) as catalog, open_file_draft(meta) as draft:
         _check_rows(source, catalog)
         if request.sample_tables:
             _check_keys(source, catalog)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from wdsctl.core.catalog.read import Catalog
-from wdsctl.core.catalog.totals import PartCount, read_catalog_summary
+from wdsctl.core.catalog.totals import CatalogSummary, PartCount
 from wdsctl.core.catalog.values import ShardRow
 from wdsctl.core.dataset.config import DatasetConfig, load_config
 from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command_at
@@ -45,9 +45,10 @@ def read_source(root: str, catalog: str | None) -> ExportSource:
     location = locate(root, catalog)
     ensure_current_catalog(location)
     version = _read_version(location)
-    with Catalog(location.catalog_path) as published:
+    with Catalog.open(location.catalog_path) as published:
         generation, rows, parts = published.generation, published.shards(), tuple(published.parts())
-    _check_current(location, rows)
+        summary = published.summary(first=0, spread=MAX_CHECKED_SHARDS)
+    _check_current(location, rows, summary)
     shards = tuple(row for row in rows if row.samples)
     if not shards:
         raise InputError(
@@ -125,9 +126,8 @@ def read_splits_if_whole(source: ExportSource, split_set: str, target: str) -> t
         return None, error.message
 
 
-def _check_current(location: DatasetLocation, rows: Iterable[ShardRow]) -> None:
+def _check_current(location: DatasetLocation, rows: Iterable[ShardRow], summary: CatalogSummary) -> None:
     """Raise CatalogError WDS305 if shards have other sizes than in the catalog, or `check_freshness` finds errors."""
-    summary = read_catalog_summary(location.catalog_path, first=0, spread=MAX_CHECKED_SHARDS)
     _, findings = check_freshness(location, summary)
     stale = [(finding.shard, finding.message) for finding in findings if finding.severity != "note"]
     if not summary.has_all and not is_url(location.root):

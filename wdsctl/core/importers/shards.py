@@ -83,7 +83,7 @@ class ShardsSource:
     def split_names(self) -> tuple[str, ...]:
         """The splits of the catalog, in its order."""
         if self._splits is None:
-            with Catalog(self._location.catalog_path) as catalog:
+            with Catalog.open(self._location.catalog_path) as catalog:
                 self._splits = tuple(split.name for split in catalog.splits())
         return self._splits
 
@@ -214,7 +214,7 @@ def shards_digest(location: DatasetLocation, offsets: Offsets) -> bytes:
 
 def _sizes_and_times(location: DatasetLocation, offsets: Offsets) -> Iterator[tuple[int, int]]:
     if protocol(location.root) in ("http", "https"):
-        with Catalog(location.catalog_path) as catalog:
+        with Catalog.open(location.catalog_path) as catalog:
             times = {row.path: row.mtime_ns for row in catalog.shards()}
         yield from ((shard.size, times.get(shard.path, 0)) for shard in offsets.shards)
         return

@@ -117,7 +117,7 @@ def _finding(check: str, problem: CatalogProblem) -> Finding:
 
 
 def _check_facts(path: str) -> list[CatalogProblem]:
-    with Catalog(path) as published:
+    with Catalog.open(path) as published:
         rows, generation, last = published.shards(), published.generation, published.last_shard_id
         published.exclude_patterns()
         published.selection()
@@ -133,7 +133,7 @@ def _check_facts(path: str) -> list[CatalogProblem]:
 
 
 def _check_offsets(location: DatasetLocation) -> list[CatalogProblem]:
-    with Catalog(location.catalog_path) as published:
+    with Catalog.open(location.catalog_path) as published:
         rows, generation, is_folder = published.shards(), published.generation, published.is_media_folder
     if is_folder:
         return []
@@ -177,7 +177,7 @@ def _check_earlier_offsets(location: DatasetLocation) -> list[CatalogProblem]:
 
 
 def _check_columns(location: DatasetLocation) -> list[CatalogProblem]:
-    with Catalog(location.catalog_path) as published:
+    with Catalog.open(location.catalog_path) as published:
         generation = published.generation
     problems = []
     for name, generations in list_columns(location).items():
@@ -317,7 +317,7 @@ def catalog_info(root: str, *, catalog: str | None = None) -> CatalogInfoReport:
     location = locate(root, catalog)
     ensure_catalog_exists(location)
     version = schema_version(location.catalog_path)
-    with Catalog(location.catalog_path) as published:
+    with Catalog.open(location.catalog_path) as published:
         rows, generation = published.shards(), published.generation
         exclude, selection = published.exclude_patterns(), published.selection()
         has_rows = published.has_sample_rows

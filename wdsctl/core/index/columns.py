@@ -136,7 +136,7 @@ def plan_columns(
         is_new = from_scratch and (text is not None or spec.is_built_in)
         media_digests: dict[int, bytes] | None = {}
         if spec.kind == "media":
-            with Catalog(location.catalog_path) as catalog:
+            with Catalog.open(location.catalog_path) as catalog:
                 media_digests = catalog.media_reader.shard_digests() if catalog.has_media_facts else None
         marks = [column_shard_digest(spec, source, row, (media_digests or {}).get(row.id, b"")) for row in shards]
         job = ColumnJob(
@@ -338,7 +338,7 @@ def _load_shard_values(
 def _media_values(location: DatasetLocation, row: ShardRow, spec: ColumnSpec) -> ComputedValues:
     """One media fact for all samples of a shard, from the catalog: of the first part that has it; 0 if none has."""
     values, has_fact = np.zeros(row.samples, np.int64), np.zeros(row.samples, bool)
-    with Catalog(location.catalog_path) as catalog:
+    with Catalog.open(location.catalog_path) as catalog:
         for part in reversed(spec.parts):  # the first part is written last
             found = catalog.media_reader.numbers(row.id, part, MEDIA_NUMBERS[spec.path[0]])
             if found:
@@ -433,7 +433,7 @@ def update_columns(
         return [], []
     _remove_partial_columns(location)
     with _function_modules(location, request):
-        with Catalog(location.catalog_path) as catalog:
+        with Catalog.open(location.catalog_path) as catalog:
             rows, parts = {row.id: row for row in catalog.shards()}, {part.name: part for part in catalog.parts()}
         for spec in map(parse_column_spec, request.functions.values()):
             check_spec_part(spec, list(parts))
@@ -461,7 +461,7 @@ def check_media_indexed(location: DatasetLocation, spec: ColumnSpec) -> None:
         return
     [number] = spec.path
     parts = spec.part_or_module
-    with Catalog(location.catalog_path) as catalog:
+    with Catalog.open(location.catalog_path) as catalog:
         has_facts = catalog.has_media_facts
         settings = catalog.media_settings()
         reader = catalog.media_reader

@@ -124,7 +124,7 @@ def _with_splits(
 
     `compressed_paths`: compressed shards, which Energon may name, and which `index` has reported.
     """
-    with Catalog(location.catalog_path) as catalog:
+    with Catalog.open(location.catalog_path) as catalog:
         rows, is_all = catalog.shards(), catalog.selection().is_all and not catalog.exclude_patterns()
     context = open_split_context(location, workers, progress, keeps_results=True)
     descriptions = []
@@ -212,7 +212,7 @@ def _count_findings(meta: EnergonMeta, location: DatasetLocation) -> tuple[Findi
         return (Finding(code=error.code, severity="warning", message=f"{error.message} ({error.where})"),)
     if counts is None:
         return ()
-    with Catalog(location.catalog_path) as catalog:
+    with Catalog.open(location.catalog_path) as catalog:
         there = {row.path: row.samples for row in catalog.shards()}
     found = []
     others = [path for path, count in counts.items() if there.get(path, count) != count]

@@ -97,7 +97,7 @@ def _has_media_facts(location: DatasetLocation, request: IndexRequest) -> bool:
     try:
         if not os.path.exists(location.catalog_path):
             return False
-        with Catalog(location.catalog_path) as catalog:
+        with Catalog.open(location.catalog_path) as catalog:
             return catalog.has_media_facts
     except CatalogError as error:
         if request.dry_run and request.rebuild and error.code == "WDS302":

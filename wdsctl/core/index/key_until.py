@@ -26,7 +26,7 @@ def stored_rule(location: DatasetLocation) -> KeyRuleName | None:
     """
     if not os.path.exists(location.catalog_path):
         return agreed_rule(location, "")
-    with Catalog(location.catalog_path) as catalog:
+    with Catalog.open(location.catalog_path) as catalog:
         return agreed_rule(location, catalog.key_until)
 
 

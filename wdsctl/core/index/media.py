@@ -71,7 +71,7 @@ def check_media_request(location: DatasetLocation, request: MediaRequest) -> Non
     """Check the request before any work begins. Raises UsageError."""
     before = None
     if request.keyframes and request.selection is None and os.path.exists(location.catalog_path):
-        with Catalog(location.catalog_path) as catalog:
+        with Catalog.open(location.catalog_path) as catalog:
             before = catalog.media_settings()
     resolve_media_settings(request, before)
 
@@ -96,7 +96,7 @@ def update_media(
     if dry_run and not os.path.exists(location.catalog_path):
         requested = resolve_media_settings(request, None)
         return (_report_without_counts(requested, "would be made") if requested else None), []
-    with Catalog(location.catalog_path) as catalog:
+    with Catalog.open(location.catalog_path) as catalog:
         before = catalog.media_settings()
         settings = resolve_media_settings(request, before)
         if before is None and settings is None:
@@ -214,7 +214,7 @@ def _drop_media(location: DatasetLocation, before: MediaSettings) -> MediaReport
 
 def report_media(location: DatasetLocation, state: MediaState, *, shards_read: int = 0) -> MediaReport:
     """Report the media facts in the catalog. Raises CatalogError WDS302 if the catalog has no media settings."""
-    with Catalog(location.catalog_path) as catalog:
+    with Catalog.open(location.catalog_path) as catalog:
         report = media_report(catalog, state, read=shards_read)
     if report is None:
         raise damaged_catalog_error(location.catalog_path, "the media settings are missing")

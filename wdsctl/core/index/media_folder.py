@@ -114,7 +114,7 @@ def _index(
     exclude_before: tuple[str, ...] = ()
     generation = 0
     if os.path.exists(location.catalog_path):
-        with Catalog(location.catalog_path) as catalog:
+        with Catalog.open(location.catalog_path) as catalog:
             known = {file.path: file for file in catalog.media_reader.files()}
             settings_before, exclude_before = catalog.media_settings(), catalog.exclude_patterns()
             generation = catalog.generation

@@ -166,7 +166,7 @@ def read_snapshot(location: DatasetLocation, *, rebuild: bool) -> CatalogSnapsho
 def _read(location: DatasetLocation, *, rebuild: bool) -> CatalogSnapshot:
     from wdsctl.core.catalog.read import Catalog
 
-    with Catalog(location.catalog_path) as catalog:
+    with Catalog.open(location.catalog_path) as catalog:
         rows = catalog.shards()
         return CatalogSnapshot(
             rows=rows,

@@ -286,7 +286,7 @@ def current_media_report(path: str, facts: Mapping[str, str], totals: Totals) ->
     if lines is None:
         from wdsctl.core.catalog.read import Catalog
 
-        with Catalog(path) as catalog:
+        with Catalog.open(path) as catalog:
             lines = tuple(catalog.media_reader.summaries())
     return _report(settings, "incomplete" if totals.without_facts else "current", 0, lines)
 

@@ -411,7 +411,7 @@ def _plan_merge(
     if changes.changed:
         from wdsctl.core.catalog.read import Catalog
 
-        with Catalog(location.catalog_path) as catalog:
+        with Catalog.open(location.catalog_path) as catalog:
             held = catalog.split_membership([row.id for row, _ in changes.changed])
     if changes.renamed and request.rebuild:
         names = {was.path: now.path for was, now in changes.renamed}

@@ -148,7 +148,7 @@ def catalog_vacuum(
 def _vacuum(
     location: DatasetLocation, generations: int, remove_damaged: bool, progress: Progress, *, dry_run: bool
 ) -> CatalogVacuumReport:
-    with Catalog(location.catalog_path) as published:
+    with Catalog.open(location.catalog_path) as published:
         present, is_folder = published.generation, published.is_media_folder
     files = catalog_files(location)
     there = sorted({file.generation for file in files if file.kind == "offsets" and file.generation is not None})

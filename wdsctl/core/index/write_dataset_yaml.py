@@ -182,7 +182,7 @@ def write_dataset_yaml(
     there = os.path.exists(location.config_path)
     if there and not request:
         return None, False
-    with Catalog(location.catalog_path) as catalog:
+    with Catalog.open(location.catalog_path) as catalog:
         parts, rule = catalog.parts(), catalog.default_split_rule()
     base = replace(base, split=base.split or rule)
     if base_has_type and not request:
@@ -251,7 +251,7 @@ class UnsureTypeError(UsageError):
 
 def detect_dataset_type(location: DatasetLocation, generation: int) -> Detection:
     """Detect the sample type of a dataset, with reasons and confidence. Reads a few samples (`collect_evidence`)."""
-    with Catalog(location.catalog_path) as catalog:
+    with Catalog.open(location.catalog_path) as catalog:
         parts = catalog.parts()
     storage = storage_for(location.root)
     try:

@@ -11,7 +11,7 @@ from typing import Literal
 
 from wdsctl.core.blend import BlendPlan, Leaf, list_split_names, read_blend, resolve
 from wdsctl.core.catalog.browse import CatalogBrowser
-from wdsctl.core.catalog.read import check_not_media_folder
+from wdsctl.core.catalog.read import Catalog, check_not_media_folder
 from wdsctl.core.catalog.values import SplitMembers
 from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.dataset.polylithic import follow_to_primary
@@ -74,7 +74,8 @@ class SplitRangeCache:
     def _open(self, path: str, split: str, split_config: str) -> SplitRange:
         location, view = locate_indexed(follow_to_primary(path, self._catalog), self._catalog)
         check_not_media_folder(location.catalog_path)
-        with CatalogBrowser(location.catalog_path) as browser:
+        with Catalog.open(location.catalog_path) as catalog:
+            browser = CatalogBrowser(catalog)
             if split_config:
                 members: SplitMembers | None = _read_split_file(location, view, split, split_config)
             else:

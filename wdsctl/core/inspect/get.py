@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from wdsctl.core.catalog.browse import CatalogBrowser
+from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.values import PartLocation, SampleLocation, SplitMembers
 from wdsctl.core.dataset.location import DatasetLocation, shell_command_at
 from wdsctl.core.dataset.polylithic import REFERENCES_PART
@@ -331,7 +332,8 @@ class TargetFinder(NamedTuple):
 def open_finder(root: str, catalog: str | None = None) -> Iterator[TargetFinder]:
     """Open the catalog of `ROOT` or `ROOT@VIEW`. Raises the errors of catalogs and views."""
     location, view = locate_indexed(root, catalog)
-    with CatalogBrowser(location.catalog_path) as browser:
+    with Catalog.open(location.catalog_path) as published:
+        browser = CatalogBrowser(published)
         yield TargetFinder(location, browser, select_members(location, browser, view))
 
 

@@ -11,7 +11,8 @@ from itertools import islice
 from wdsctl.core.catalog.browse import CatalogBrowser
 from wdsctl.core.catalog.ledger import read_views
 from wdsctl.core.catalog.presence import no_samples_findings
-from wdsctl.core.catalog.totals import PartCount, SplitCount, Totals, read_catalog_summary
+from wdsctl.core.catalog.read import Catalog
+from wdsctl.core.catalog.totals import PartCount, SplitCount, Totals
 from wdsctl.core.catalog.values import PartLocation, SampleLocation, read_generation
 from wdsctl.core.dataset.config import DatasetConfig, load_config
 from wdsctl.core.dataset.location import DatasetLocation, locate
@@ -112,7 +113,8 @@ def inspect(root: str, *, catalog: str | None = None, samples: int = 3) -> Inspe
     """
     location = locate(root, catalog)
     ensure_current_catalog(location)
-    summary = read_catalog_summary(location.catalog_path, first=MAX_CHECKED_SHARDS, spread=MAX_CHECKED_SHARDS)
+    with Catalog.open(location.catalog_path) as published:
+        summary = published.summary(first=MAX_CHECKED_SHARDS, spread=MAX_CHECKED_SHARDS)
     totals, generation = summary.totals, read_generation(location.catalog_path, summary.facts)
     views, ledger_findings = _count_views(location)
     config = load_config(location.config_path) if os.path.exists(location.config_path) else DatasetConfig()
@@ -125,7 +127,8 @@ def inspect(root: str, *, catalog: str | None = None, samples: int = 3) -> Inspe
     stale = [*stale, *(finding for finding in unread if finding.shard not in changed)]
     empty_findings: list[Finding] = []
     if not totals.samples:
-        rows = read_catalog_summary(location.catalog_path, first=totals.shards, spread=0).first
+        with Catalog.open(location.catalog_path) as published:
+            rows = tuple(published.shards())
         empty_findings = no_samples_findings(location, rows)
     return InspectReport(
         root=location.display_path,
@@ -220,7 +223,8 @@ def _summarize_first_samples(
 
     `sizes`: that shards must have, by their path or URL.
     """
-    with CatalogBrowser(location.catalog_path) as browser:
+    with Catalog.open(location.catalog_path) as catalog:
+        browser = CatalogBrowser(catalog)
         samples, findings = _choose_first_samples(location, browser, count)
         facts_of_samples = [browser.catalog.media_reader.facts_of_sample(sample) for sample in samples]
     summaries = []

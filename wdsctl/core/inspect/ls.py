@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from wdsctl.core.catalog.browse import CatalogBrowser
+from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.values import SampleLocation, SplitMembers
 from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.inspect.get import locate_indexed, select_members
@@ -67,7 +68,8 @@ def open_listing(
     entry is available at once. Raises InputError WDS211 if there is no such split, and the errors of catalogs.
     """
     location, view = locate_indexed(root, catalog)
-    with CatalogBrowser(location.catalog_path) as browser:
+    with Catalog.open(location.catalog_path) as published:
+        browser = CatalogBrowser(published)
         name = f"--{what}" if what != "shards" else "" if split is None else "--split"
         if browser.is_media_folder and name:
             from wdsctl.core.catalog.presence import media_folder_option_error

@@ -41,7 +41,7 @@ class MediaFolderInspectReport:
 def inspect_media_folder(root: str, *, catalog: str | None = None, samples: int = 3) -> MediaFolderInspectReport:
     """Summarise the folder of media at `root`, and its first `samples` files. Lists the folder once."""
     location = locate(root, catalog)
-    with Catalog(location.catalog_path) as published:
+    with Catalog.open(location.catalog_path) as published:
         files, size_bytes = published.media_reader.file_totals()
         media = media_report(published, "current")
         if media is None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from wdsctl.core.catalog.browse import CatalogBrowser
+from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.samples import draw_numbers, open_sample_pool
 from wdsctl.core.catalog.values import PartLocation, SampleLocation, SplitMembers
 from wdsctl.core.dataset.location import DatasetLocation
@@ -85,7 +86,8 @@ def inspect_samples(
     be read. Raises InputError WDS004 and WDS211, StorageDown, and the errors of catalogs.
     """
     location, view = locate_indexed(root, catalog)
-    with CatalogBrowser(location.catalog_path) as browser:
+    with Catalog.open(location.catalog_path) as published:
+        browser = CatalogBrowser(published)
         total, samples = _select_samples(
             location, browser, selection, select_members(location, browser, view, selection.split)
         )

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from wdsctl.core.catalog.browse import CatalogBrowser
+from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.samples import SamplePool, StoredSamples, draw_numbers, open_sample_pool
 from wdsctl.core.catalog.values import PartLocation, SampleLocation, SplitMembers
 from wdsctl.core.dataset.location import DatasetLocation
@@ -126,7 +127,8 @@ def inspect_stats(
     Raises InputError WDS211, StorageDown, and the errors of catalogs.
     """
     location, view = locate_indexed(root, catalog)
-    with CatalogBrowser(location.catalog_path) as browser:
+    with Catalog.open(location.catalog_path) as published:
+        browser = CatalogBrowser(published)
         members = select_members(location, browser, view, split)
         pool = open_sample_pool(location, browser, members)
         sizes = _measure_sizes(location, browser, members, progress)

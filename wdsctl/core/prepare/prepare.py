@@ -329,7 +329,7 @@ def _prepare_polylithic(folder: str, request: PrepareRequest, progress: Progress
             error.report = replace(report, dest=redact_secrets(folder), detection=error.detection, up_to_date=False)
             raise
         if is_new or not report.up_to_date:
-            with Catalog(locate(layout.primary).catalog_path) as catalog:
+            with Catalog.open(locate(layout.primary).catalog_path) as catalog:
                 names = [split.name for split in catalog.splits()]
             write_training_files(folder, config, layout.form, names)
     return replace(

@@ -7,6 +7,7 @@ import re
 from itertools import islice
 
 from wdsctl.core.catalog.browse import CatalogBrowser
+from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.convert.request import ConvertReport
 from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command
 from wdsctl.core.dataset.polylithic import REFERENCES_PART
@@ -94,7 +95,8 @@ def shared_file_findings(
         return []
     if len(split.splits) < 2 or split.by not in ("shard", "sample", "key"):
         return []
-    with CatalogBrowser(locate(root).catalog_path) as browser:
+    with Catalog.open(locate(root).catalog_path) as catalog:
+        browser = CatalogBrowser(catalog)
         group = _group_of_file(browser)
     ratios = ",".join(f"{name}={share:g}" for name, share in request.split.items())
     field = " with a field that is the same for all samples of a file" if group == _UNKNOWN_GROUP else ""

@@ -239,7 +239,7 @@ def _list_shards(location: DatasetLocation) -> tuple[ShardListing, dict[str, Sha
     try:
         if os.path.exists(location.catalog_path):
             check_not_media_folder(location.catalog_path)
-            with Catalog(location.catalog_path) as published:
+            with Catalog.open(location.catalog_path) as published:
                 exclude, selection = published.exclude_patterns(), published.selection()
                 rows, offsets = published.shards(), location.offsets_path(published.generation)
             Offsets(offsets)

@@ -102,7 +102,7 @@ def open_split_context(
     location: DatasetLocation, workers: int, progress: Progress, *, keeps_results: bool
 ) -> SplitContext:
     """Read the shards that have samples from the catalog. Raises CatalogError."""
-    with Catalog(location.catalog_path) as catalog:
+    with Catalog.open(location.catalog_path) as catalog:
         rows, generation = catalog.shards(), catalog.generation
     filled = tuple(row for row in rows if row.samples)
     return SplitContext(location, generation, filled, workers_for(location.root, workers), progress, keeps_results)
@@ -128,7 +128,7 @@ class SplitState:
 
 def read_split_state(location: DatasetLocation) -> SplitState:
     """Read the rules and excludes. Raises CatalogError, and DatasetError WDS220 for an invalid dataset.yaml."""
-    with Catalog(location.catalog_path) as catalog:
+    with Catalog.open(location.catalog_path) as catalog:
         reader = catalog.split_reader
         try:
             rules, excludes = reader.rules(), reader.excludes()
@@ -160,7 +160,7 @@ def missing_set_error(name: str, state: SplitState, where: str = "") -> InputErr
 
 def read_assignment(location: DatasetLocation, split_set: str, state: SplitState) -> Assignment:
     """The splits of a set as the catalog has them."""
-    with Catalog(location.catalog_path) as catalog:
+    with Catalog.open(location.catalog_path) as catalog:
         reader = catalog.split_reader
         return Assignment(
             reader.split_shards(split_set),
@@ -171,5 +171,5 @@ def read_assignment(location: DatasetLocation, split_set: str, state: SplitState
 
 def read_split_shards(location: DatasetLocation, split_set: str) -> SplitShards:
     """The samples of each split of a set."""
-    with Catalog(location.catalog_path) as catalog:
+    with Catalog.open(location.catalog_path) as catalog:
         return catalog.split_reader.split_shards(split_set)

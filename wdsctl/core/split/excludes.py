@@ -342,7 +342,7 @@ def flag_repeated_keys(context: SplitContext) -> Iterator[tuple[ShardRow, Sample
 
     Raises CatalogError WDS307 if the catalog has no keys.
     """
-    with Catalog(context.location.catalog_path) as catalog:
+    with Catalog.open(context.location.catalog_path) as catalog:
         _, repeated = find_repeated_keys(catalog, sys.maxsize)
     keys = key_list([each.key for each in repeated])
     seen = np.zeros(len(repeated), np.bool_)

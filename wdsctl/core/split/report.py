@@ -222,7 +222,7 @@ def show_splits(root: str, *, split_set: str = "", catalog: str | None = None) -
     state = read_split_state(location)
     if split_set and split_set not in state.rules:
         raise missing_set_error(split_set, state, location.display_path)
-    with Catalog(location.catalog_path) as published:
+    with Catalog.open(location.catalog_path) as published:
         samples = sum(row.samples for row in published.shards())
     excluded = sum(part.samples for part in state.excluded.values())
     sets = []

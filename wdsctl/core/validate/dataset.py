@@ -159,7 +159,7 @@ class _Validation:
         #: Whether the run checks only some shards. It then leaves out findings that need all shards.
         self.is_partial = bool(request.shards) or view_samples is not None
         progress.phase("catalog")
-        with Catalog(location.catalog_path) as catalog:
+        with Catalog.open(location.catalog_path) as catalog:
             catalog.check_pages()
             self.rows, self.parts, self.generation = catalog.shards(), catalog.parts(), catalog.generation
             self.key_field, self.has_key_rule = catalog.key_field, bool(catalog.key_until)
@@ -418,7 +418,7 @@ class _Validation:
     def _batch_findings(self, check: LoadCheck, outcome: CheckOutcome) -> Iterator[Finding]:
         """What keeps the samples of each split from being batched, and the fields that samples lack."""
         rows = {row.id: row for row in self.rows}
-        with Catalog(self.location.catalog_path) as catalog:
+        with Catalog.open(self.location.catalog_path) as catalog:
             selections = catalog.split_reader.split_shards("")
         splits: dict[str, SampleSelection | None] = dict(selections)
         if self.view_samples is not None:
@@ -506,7 +506,7 @@ class _Validation:
             self.progress.note("not checked for the Hub: this needs the whole dataset, not a view or some shards")
         if self.is_partial or isinstance(self.offsets, Finding):
             return []
-        with Catalog(self.location.catalog_path) as catalog:
+        with Catalog.open(self.location.catalog_path) as catalog:
             return [*hub_findings(self.offsets, self.rows, catalog.split_reader.split_shards(""))]
 
     def _whole_dataset_findings(self) -> Iterable[Finding]:
@@ -534,7 +534,7 @@ class _Validation:
         """Sizes that disagree by the media facts of the catalog; the level `schema` reads them from the files."""
         if self._has_level("schema") or self.config_findings:
             return []
-        with Catalog(self.location.catalog_path) as catalog:
+        with Catalog.open(self.location.catalog_path) as catalog:
             return list(catalog_size_findings(catalog, self.config))
 
 

@@ -150,7 +150,7 @@ def _entry(row: ShardRow, code: str, run_id: int, position: int | None = None) -
 
 def _add_keys(location: DatasetLocation, entries: Sequence[QuarantineEntry]) -> list[QuarantineEntry]:
     """Add the keys of the samples, for users and for rules that read the quarantine."""
-    with Catalog(location.catalog_path) as catalog:
+    with Catalog.open(location.catalog_path) as catalog:
         offsets = Offsets(location.offsets_path(catalog.generation))
     shard_starts = {shard.path: int(offsets.shard_row[i]) for i, shard in enumerate(offsets.shards)}
     return [
@@ -165,5 +165,5 @@ def _update_splits(location: DatasetLocation, workers: int, progress: Progress) 
     """Reapply the split rules, and return the samples of each split. The caller must hold the lock."""
     for finding in reapply_splits(location, workers, progress).findings:
         progress.note(f"{finding.code}: {finding.message}")
-    with Catalog(location.catalog_path) as catalog:
+    with Catalog.open(location.catalog_path) as catalog:
         return {split.name: split.samples for split in catalog.splits()}

@@ -267,7 +267,7 @@ def _check_samples(
         known_facts: CatalogFacts = {}
         has_facts = bool(unit.media_digest) and "headers" in unit.levels and layout_hash == unit.indexed_layout_hash
         if unit.row is not None and has_facts:
-            with Catalog(context.catalog_path) as catalog:
+            with Catalog.open(context.catalog_path) as catalog:
                 known_facts = catalog.media_reader.shard_facts(unit.row.id)
         completion = SampleCompletion(context.completion) if "schema" in collectors and context.completion else None
         shard = _OpenShard(context, unit, read, known_facts, ref_usage, completion)

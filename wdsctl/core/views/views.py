@@ -193,7 +193,7 @@ def stored_definition(stored: StoredView) -> ViewDefinition:
 
 def split_overlaps(location: DatasetLocation, selection: SampleSelection) -> tuple[SplitOverlap, ...]:
     """How many of these samples each split has."""
-    with Catalog(location.catalog_path) as catalog:
+    with Catalog.open(location.catalog_path) as catalog:
         names = [split.name for split in catalog.splits() if split.samples]
     counts = ((name, intersect_selections(selection, select_split(location, name))) for name in names)
     return tuple(SplitOverlap(name, count_selected(both)) for name, both in counts)

@@ -129,7 +129,7 @@ class RowQuery:
     @contextmanager
     def _translate_errors(self, query: Query, guard: Guard) -> Iterator[None]:
         """Raise SQLite's errors as ours."""
-        catalog = self._location.catalog
+        catalog = self._location.catalog_path
         try:
             yield
         except QUERY_ERRORS as error:

@@ -94,6 +94,6 @@ def _shard_versions(source: SplitSource) -> list[list[int]]:
     """(id, number of the ETag) of the shards of a source, as they were indexed."""
     if source.location is None:
         return []
-    with Catalog(source.location.catalog_path) as catalog:
+    with Catalog.open(source.location.catalog_path) as catalog:
         versions = {row.id: row.mtime_ns for row in catalog.shards()}
     return [[shard.id, versions.get(shard.id, 0)] for shard in source.offsets.shards]

@@ -75,7 +75,7 @@ def test_convert_creates_splits_of_rows_and_keeps_their_values(tmp_path: Path) -
 
     convert([root], str(tmp_path / "out"), ConvertRequest())
 
-    with Catalog(str(tmp_path / "out/.wdsctl/catalog.sqlite")) as catalog:
+    with Catalog.open(str(tmp_path / "out/.wdsctl/catalog.sqlite")) as catalog:
         assert {split.name for split in catalog.splits()} == {"train", "val", "test"}
     assert json.loads(read_samples(f"{root}/t.csv")["1"]["json"])["split"] == "Train"
 

@@ -81,5 +81,5 @@ def _find_shard_splits(location: DatasetLocation) -> tuple[list[str], list[PathS
 
 
 def _shard_paths(location: DatasetLocation) -> list[str]:
-    with Catalog(location.catalog_path) as catalog:
+    with Catalog.open(location.catalog_path) as catalog:
         return [row.path for row in catalog.shards()]
