@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
 import json
 import tracemalloc
 from pathlib import Path
@@ -15,8 +14,7 @@ from tests.core.formats import open_error, read_errors, read_samples
 from tests.open_files import open_files
 from wdsctl.core.convert.convert import convert
 from wdsctl.core.convert.request import ConvertRequest
-from wdsctl.core.errors import DatasetError, WdsctlError
-from wdsctl.core.importers.common import text
+from wdsctl.core.errors import WdsctlError
 
 FILES = {"a/1.jpg": b"one", "a/2.jpg": b"two!", "m/1.png": b"mask"}
 
@@ -388,12 +386,3 @@ def test_csv_nul_byte_fails_only_its_row(tmp_path: Path) -> None:
     (error,) = read_errors(f"{root}/t.csv").values()
 
     assert (error.code, error.where) == ("WDS232", f"{root}/t.csv:11")
-
-
-def test_line_that_would_fill_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A few MB of gzip may hold a line of any length. Reading a line takes twice its length."""
-    assert 2 * text.MAX_LINE_BYTES < 1 << 30
-    monkeypatch.setattr(text, "MAX_LINE_BYTES", 1 << 20)
-    with pytest.raises(DatasetError, match="line 1 is longer than 1 MiB") as caught:
-        list(text.iter_lines(io.BytesIO(bytes(2 << 20)), "a.csv.gz", 0, 1))
-    assert caught.value.code == "WDS232"

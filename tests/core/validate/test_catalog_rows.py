@@ -26,13 +26,13 @@ ODD = {**PLAIN, "k.empty": b""}
 
 def catalog_findings(root: str) -> list[Finding]:
     """The findings about the catalog, by a first check of the shards."""
-    Path(locate(root).ledger).unlink()
+    Path(locate(root).ledger_path).unlink()
     return [finding for finding in validate(root).findings if finding.code == "WDS302"]
 
 
 def change_rows(root: str, change: Callable[[list[str], int], str]) -> None:
     """Replace the parts of each row: `change(parts of all rows, number of the row)`."""
-    with closing(sqlite3.connect(locate(root).catalog)) as connection, connection:
+    with closing(sqlite3.connect(locate(root).catalog_path)) as connection, connection:
         rows = connection.execute("SELECT id, parts FROM sample ORDER BY id").fetchall()
         parts = [row[1] for row in rows]
         changed = [(change(parts, i), row[0]) for i, row in enumerate(rows)]
@@ -70,7 +70,7 @@ def test_validate_finds_rows_in_another_order(tmp_path: Path) -> None:
 
 
 def test_validate_finds_changed_and_deleted_rows(root: str) -> None:
-    with closing(sqlite3.connect(locate(root).catalog)) as connection, connection:
+    with closing(sqlite3.connect(locate(root).catalog_path)) as connection, connection:
         connection.execute("DELETE FROM sample WHERE key = '000002'")
         connection.execute("UPDATE sample SET size = size + 1 WHERE key = '000001'")
     [finding] = catalog_findings(root)

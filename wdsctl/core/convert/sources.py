@@ -221,7 +221,7 @@ def _open_shards(
         root, options.get("catalog"), private_catalog, request.workers, request.wait, findings, progress
     )
     if location.meta == private_catalog and request.split:
-        _check_split_of_unprepared(root, location.catalog, request.split)
+        _check_split_of_unprepared(root, location.catalog_path, request.split)
     compressed = [] if request.from_format or is_selected else _take_compressed_tars(findings)
     # An indexed dataset that consists only of compressed tars.
     has_no_shards = bool(compressed) and any(found.code == "WDS119" for found in findings)

@@ -95,7 +95,7 @@ def find_returned_shards(
     """
     if not changes.changed:
         return {}
-    with Catalog(location.catalog) as catalog:
+    with Catalog.open(location.catalog_path) as catalog:
         replaced = catalog.replaced_shards()
     earlier = {
         file.path: [row for row in replaced.get(file.path, ()) if row.size == file.size] for _, file in changes.changed

@@ -47,7 +47,7 @@ def check_fills_splits_in_place(location: DatasetLocation, listing: RawListing |
     `listing`: of the raw folder, whose shards are not planned yet; None for shards in place.
     """
     is_by_shard = request.split is not None and request.split_by == "shard"
-    if listing is not None or not is_by_shard or os.path.exists(location.catalog):
+    if listing is not None or not is_by_shard or os.path.exists(location.catalog_path):
         return
     exclude, selection = request.index.exclude or (), request.index.selection or ALL_SHARDS
     shards = list_shards(location.root, exclude, only=location.single_file, selection=selection).shards

@@ -70,7 +70,7 @@ def _are_equal(columns: ShardColumns, scan: ShardScan) -> bool:
 
 def check_rows(catalog_path: str, row: ShardRow, scan: ShardScan) -> Iterator[Finding]:
     """A finding for the samples of a shard whose rows in the catalog differ from its scan."""
-    with Catalog(catalog_path) as catalog:
+    with Catalog.open(catalog_path) as catalog:
         if not catalog.has_sample_rows:
             return
         numbers = dict(catalog.rows("SELECT name, id FROM ext"))

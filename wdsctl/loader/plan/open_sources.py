@@ -437,7 +437,7 @@ def _check_no_join(leaf: Leaf) -> None:
 def _has_newer_shards(location: DatasetLocation, offsets: Offsets, last_shard: int | None) -> bool:
     """Whether the dataset has shards now besides those up to `last_shard` of `offsets`; not if shards were restored."""
     known = {shard.id for shard in offsets.shards if last_shard is None or shard.id <= last_shard}
-    return any(shard.id not in known for shard in read_catalog_shards(location.catalog))
+    return any(shard.id not in known for shard in read_catalog_shards(location.catalog_path))
 
 
 def _gone_error(location: DatasetLocation, what: str) -> StateMismatch:
