@@ -33,7 +33,8 @@ FINDINGS = Path(__file__).parent / "findings"
 SLOW_SECONDS = 1
 HANG_SECONDS = 10
 MAX_BYTES = 1 << 30  # beyond what the process has after its valid inputs
-_MAX_INPUT_BYTES = 1 << 16  # bytes of an input
+_MAX_INPUT_BYTES = 1 << 16  # bytes of a mutated input
+_MAX_KEPT_BYTES = 1 << 20  # of the last input, for the case of a crash
 
 
 def main() -> int:
@@ -116,7 +117,7 @@ class _FuzzRun:
         self.inputs = 0
         self._begun = time.monotonic()
         with open(last_path, "r+b") as file:
-            file.truncate(8 + _MAX_INPUT_BYTES)
+            file.truncate(8 + _MAX_KEPT_BYTES)
             self._last = mmap.mmap(file.fileno(), 0)  # outlives a crash
         self.findings: set[str] = set()
         self._run = run
@@ -124,7 +125,8 @@ class _FuzzRun:
 
     def run(self, data: bytes) -> None:
         self.inputs += 1
-        self._last[: 8 + len(data)] = len(data).to_bytes(8, "little") + data
+        kept = data[:_MAX_KEPT_BYTES]
+        self._last[: 8 + len(kept)] = len(kept).to_bytes(8, "little") + kept
         started_at = time.monotonic()
         signal.setitimer(signal.ITIMER_REAL, HANG_SECONDS)
         try:
