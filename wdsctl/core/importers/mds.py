@@ -223,7 +223,7 @@ def _make_shard(folder: str, entry: Mapping[str, Any], index: str, dropped: Sequ
     """
     try:
         known = parse_entry(entry)
-    except (LookupError, TypeError, ValueError) as error:
+    except (LookupError, TypeError, ValueError, OverflowError) as error:  # of infinity
         raise damaged_file_error(f"a shard's entry is incomplete ({error})", index) from error
     (names, encodings, sizes), samples, raw_size = known.columns, known.samples, known.size
     columns = zip(names, encodings, strict=True)

@@ -94,7 +94,7 @@ def _entries(
             found = [ListedFile(each.name, each.size, is_exact=True, hashes=each.hashes) for each in entries]
         else:
             found = [ListedFile(each.name, each.size, is_exact=False) for each in parse_index(content).chunks]
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
         message = f"the index cannot be read: {error}"
         findings.append(Finding(code="WDS233", severity="error", message=message, shard=path))
         return None

@@ -106,7 +106,7 @@ def parse_index(content: Any) -> LitDataIndex:
             LitDataChunk(str(chunk["filename"]), int(chunk["chunk_size"]), int(chunk["chunk_bytes"]))
             for chunk in chunks
         )
-    except (LookupError, TypeError, ValueError) as error:
+    except (LookupError, TypeError, ValueError, OverflowError) as error:  # of infinity
         raise ValueError(f"a chunk's entry is incomplete ({error})") from error
     is_compressed = bool(config.get("compression"))
     by_item = is_compressed and config.get("compression_level") == "sample"

@@ -78,7 +78,10 @@ class MdsEntry(NamedTuple):
 
 
 def parse_columns(settings: Mapping[str, Any]) -> MdsColumns:
-    """The columns of a shard, from its settings or its index entry. Raises ValueError, LookupError, TypeError."""
+    """The columns of a shard, from its settings or its index entry.
+
+    Raises ValueError, LookupError, TypeError, OverflowError.
+    """
     names, encodings = [*map(str, settings["column_names"])], [*map(str, settings["column_encodings"])]
     sizes = [size if size is None else int(size) for size in settings["column_sizes"]]
     if settings["format"] != "mds" or not len(names) == len(encodings) == len(sizes):
@@ -89,7 +92,7 @@ def parse_columns(settings: Mapping[str, Any]) -> MdsColumns:
 
 
 def parse_entry(entry: Mapping[str, Any]) -> MdsEntry:
-    """An entry of index.json. Raises ValueError, LookupError, TypeError."""
+    """An entry of index.json. Raises ValueError, LookupError, TypeError, OverflowError."""
     raw, packed = entry["raw_data"], entry.get("zip_data")
     samples = int(entry["samples"])
     return MdsEntry(
@@ -130,5 +133,5 @@ def _read_settings(read: ReadBytes, offsets: Int64Array) -> MdsColumns:
     try:
         settings = read_json(read(start, int(offsets[0]) - start))
         return parse_columns(settings)
-    except (ValueError, LookupError, TypeError) as error:
+    except (ValueError, LookupError, TypeError, OverflowError) as error:
         raise damaged(f"its settings, before the samples, cannot be read: {error}") from error
