@@ -72,6 +72,22 @@ def test_check_finds_circles_of_imports(files: Mapping[str, str], circle: set[st
     assert [{path.relative_to(package).as_posix() for path in group} for group in found] == ([circle] if circle else [])
 
 
+#: SQLite connections of each journey. A command that opens a file again, or no longer, changes this table.
+CONNECTIONS = {
+    "index one tar": 7,
+    "index again": 9,
+    "prepare raw with split": 18,
+    "inspect": 2,
+    "validate": 7,
+    "split another set": 13,
+    "split into 2 folds": 16,
+    "prepare again": 17,
+    "index media": 4,
+    "index media again": 7,
+    "inspect media": 1,
+}
+
+
 def test_journeys_of_commands_are_measured(tmp_path: Path) -> None:
     journeys = load_script("house_journeys")
     recorder = journeys.Recorder()
@@ -80,3 +96,4 @@ def test_journeys_of_commands_are_measured(tmp_path: Path) -> None:
 
     assert set(costs) < set(journeys.BEFORE)
     assert all(min(cost[:-1]) > 0 for cost in costs.values())  # some journeys parse no dataset.yaml
+    assert {name: cost.connections for name, cost in costs.items()} == CONNECTIONS

@@ -16,8 +16,7 @@ import typer
 from typer.models import ParameterInfo
 
 if TYPE_CHECKING:
-    from wdsctl.core.catalog.browse import CatalogBrowser
-    from wdsctl.core.dataset.location import DatasetLocation
+    from wdsctl.core.opened.handle import OpenDataset
 
 
 Completer = Callable[[typer.Context, str], list[str]]
@@ -36,26 +35,29 @@ def add_completers(parameters: Iterable[inspect.Parameter]) -> None:
 
 
 def complete_splits(context: typer.Context, incomplete: str) -> list[str]:
-    return _dataset_names(context, incomplete, lambda _, browser: iter(browser.splits()))
+    return _dataset_names(context, incomplete, lambda dataset: iter(dataset.browser.splits()))
 
 
 def complete_sets(context: typer.Context, incomplete: str) -> list[str]:
-    def list_sets(_: DatasetLocation, browser: CatalogBrowser) -> Iterator[str]:
-        return iter(dict.fromkeys(name.rpartition("/")[0] for name in browser.splits() if "/" in name))
+    def list_sets(dataset: OpenDataset) -> Iterator[str]:
+        return iter(dict.fromkeys(name.rpartition("/")[0] for name in dataset.browser.splits() if "/" in name))
 
     return _dataset_names(context, incomplete, list_sets)
 
 
 def complete_parts(context: typer.Context, incomplete: str) -> list[str]:
-    return _dataset_names(context, incomplete, lambda _, browser: iter(browser.part_names()))
+    return _dataset_names(context, incomplete, lambda dataset: iter(dataset.browser.part_names()))
 
 
 def complete_shards(context: typer.Context, incomplete: str) -> list[str]:
-    return _dataset_names(context, incomplete, lambda _, browser: (line.path for line in browser.shards(incomplete)))
+    def list_shards(dataset: OpenDataset) -> Iterator[str]:
+        return (shard.path for shard in dataset.browser.shards(incomplete))
+
+    return _dataset_names(context, incomplete, list_shards)
 
 
 def complete_keys(context: typer.Context, incomplete: str) -> list[str]:
-    return _dataset_names(context, incomplete, lambda location, browser: _keys(location, browser, incomplete))
+    return _dataset_names(context, incomplete, lambda dataset: _keys(dataset, incomplete))
 
 
 def complete_views(context: typer.Context, incomplete: str) -> list[str]:
@@ -65,7 +67,7 @@ def complete_views(context: typer.Context, incomplete: str) -> list[str]:
     if " view " not in context.command_path:
         return []
     return _dataset_names(
-        context, incomplete, lambda location, _: (view.name for view in read_views(location.ledger_path))
+        context, incomplete, lambda dataset: (view.name for view in read_views(dataset.location.ledger_path))
     )
 
 
@@ -88,36 +90,30 @@ def complete_levels(incomplete: str) -> list[str]:
     ]
 
 
-def _keys(location: DatasetLocation, browser: CatalogBrowser, prefix: str) -> Iterator[str]:
-    if browser.has_rows:
-        return (key for _, key in browser.keys(prefix))
+def _keys(dataset: OpenDataset, prefix: str) -> Iterator[str]:
+    if dataset.browser.has_rows:
+        return (key for _, key in dataset.browser.keys(prefix))
     from wdsctl.core.catalog.samples import StoredSamples  # imports numpy, which catalogs with sample rows do not need
 
-    return StoredSamples(location, browser.generation).keys(prefix)
+    return StoredSamples(dataset.location, dataset.catalog.generation).keys(prefix)
 
 
 def _dataset_names(
-    context: typer.Context, incomplete: str, list_names: Callable[[DatasetLocation, CatalogBrowser], Iterator[str]]
+    context: typer.Context, incomplete: str, list_names: Callable[[OpenDataset], Iterator[str]]
 ) -> list[str]:
     """Names in the dataset that is on the command line; none on any error, which a shell could not show."""
-    from wdsctl.core.catalog.browse import CatalogBrowser
-    from wdsctl.core.catalog.read import Catalog
     from wdsctl.core.dataset.view_root import locate_view
     from wdsctl.core.errors import WdsctlError
+    from wdsctl.core.opened.handle import OpenDataset
 
     # While an option lacks its value, Typer has not yet assigned the arguments before it.
     root = context.params.get("root") or next(iter(context.args), "")
     if not isinstance(root, str) or not root:
         return []
     try:
-        location, _ = locate_view(root, context.params.get("catalog"))
-        with Catalog.open(location.catalog_path) as catalog:
-            browser = CatalogBrowser(catalog)
-            return list(
-                islice(
-                    (name for name in list_names(location, browser) if _is_offered(name, incomplete)), MAX_COMPLETIONS
-                )
-            )
+        with OpenDataset(*locate_view(root, context.params.get("catalog"))) as dataset:
+            offered = (name for name in list_names(dataset) if _is_offered(name, incomplete))
+            return list(islice(offered, MAX_COMPLETIONS))
     except WdsctlError:
         return []
 

@@ -9,11 +9,11 @@ import math
 import os
 from collections.abc import Callable
 
-from wdsctl.core.catalog.presence import check_catalog_exists, check_shard_catalog
 from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command_at
 from wdsctl.core.dataset.lock import hold_lock, lock_dataset
 from wdsctl.core.errors import CatalogError, Finding
 from wdsctl.core.files import make_folder
+from wdsctl.core.opened.handle import OpenDataset
 from wdsctl.core.progress import SILENT_PROGRESS, Progress, SilentProgress
 
 NoteCallback = Callable[[str], None]
@@ -110,14 +110,25 @@ def ensure_catalog_exists(location: DatasetLocation) -> None:
 
     Cost: for a single tar, a read of its headers.
     """
+    from wdsctl.core.catalog.presence import check_catalog_exists
+
     _index_single_tar(location)
     check_catalog_exists(location)
 
 
 def ensure_current_catalog(location: DatasetLocation) -> None:
     """As `ensure_catalog_exists`, but call `check_shard_catalog`."""
+    from wdsctl.core.catalog.presence import check_shard_catalog
+
     _index_single_tar(location)
     check_shard_catalog(location)
+
+
+def open_indexed(location: DatasetLocation, view: str = "") -> OpenDataset:
+    """Open the dataset after `ensure_catalog_exists`, whose modules it imports only if there is no catalog."""
+    if location.is_unprepared_tar or not os.path.exists(location.catalog_path):
+        ensure_catalog_exists(location)
+    return OpenDataset(location, view)
 
 
 def _index_single_tar(location: DatasetLocation) -> None:

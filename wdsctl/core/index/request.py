@@ -274,20 +274,17 @@ class MediaReport:
     lines: tuple[MediaSummary, ...] = ()
 
 
-def current_media_report(path: str, facts: Mapping[str, str], totals: Totals) -> MediaReport | None:
-    """The media report of the catalog at `path`, from its facts and totals; None without media settings.
+def current_media_report(catalog: Catalog, facts: Mapping[str, str], totals: Totals) -> MediaReport | None:
+    """The media report of an open catalog, from its facts and totals; None without media settings.
 
     Reads the catalog only if `totals` has no media summary.
     """
-    settings = read_media_settings(path, facts)
+    settings = read_media_settings(catalog.path, facts)
     if settings is None:
         return None
     lines = totals.media
     if lines is None:
-        from wdsctl.core.catalog.read import Catalog
-
-        with Catalog.open(path) as catalog:
-            lines = tuple(catalog.media_reader.summaries())
+        lines = tuple(catalog.media_reader.summaries())
     return _report(settings, "incomplete" if totals.without_facts else "current", 0, lines)
 
 

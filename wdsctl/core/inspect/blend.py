@@ -10,14 +10,14 @@ from fractions import Fraction
 from typing import Literal
 
 from wdsctl.core.blend import BlendPlan, Leaf, list_split_names, read_blend, resolve
-from wdsctl.core.catalog.browse import CatalogBrowser
-from wdsctl.core.catalog.read import Catalog, check_not_media_folder
 from wdsctl.core.catalog.values import SplitMembers
 from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.dataset.polylithic import follow_to_primary
+from wdsctl.core.dataset.view_root import locate_view
 from wdsctl.core.errors import InputError, WdsctlError
+from wdsctl.core.index.first_use import open_indexed
 from wdsctl.core.inspect.blend_tree import BlendNode, read_blend_tree
-from wdsctl.core.inspect.get import locate_indexed, select_members
+from wdsctl.core.inspect.get import select_members
 from wdsctl.core.urls import normalize_root, redact_secrets
 
 TOKENS_COLUMN = "tokens"  # the column for weights in tokens
@@ -72,16 +72,15 @@ class SplitRangeCache:
         return self._ranges[name]
 
     def _open(self, path: str, split: str, split_config: str) -> SplitRange:
-        location, view = locate_indexed(follow_to_primary(path, self._catalog), self._catalog)
-        check_not_media_folder(location.catalog_path)
-        with Catalog.open(location.catalog_path) as catalog:
-            browser = CatalogBrowser(catalog)
+        with open_indexed(*locate_view(follow_to_primary(path, self._catalog), self._catalog)) as dataset:
+            dataset.catalog.check_not_media_folder()
+            location = dataset.location
             if split_config:
-                members: SplitMembers | None = _read_split_file(location, view, split, split_config)
+                members: SplitMembers | None = _read_split_file(location, dataset.view, split, split_config)
             else:
-                members = select_members(location, browser, view, split)
-            generation = browser.generation
-            samples = 0 if members is None else members.count(browser.shard_sample_counts())
+                members = select_members(dataset, split)
+            generation = dataset.catalog.generation
+            samples = 0 if members is None else members.count(dataset.browser.shard_sample_counts())
         if members is None or not samples:
             hint = "run `wdsctl inspect DATASET` to see the samples of each split"
             raise InputError(

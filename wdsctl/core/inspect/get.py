@@ -11,8 +11,6 @@ from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from wdsctl.core.catalog.browse import CatalogBrowser
-from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.values import PartLocation, SampleLocation, SplitMembers
 from wdsctl.core.dataset.location import DatasetLocation, shell_command_at
 from wdsctl.core.dataset.polylithic import REFERENCES_PART
@@ -21,7 +19,9 @@ from wdsctl.core.dataset.view_root import locate_view
 from wdsctl.core.directories import resolve_parent
 from wdsctl.core.errors import DatasetError, InputError, StorageDown, StorageError, UsageError, translate_os_errors
 from wdsctl.core.files import write_pieces
+from wdsctl.core.index.first_use import open_indexed
 from wdsctl.core.offsets.probe import Probe
+from wdsctl.core.opened.handle import OpenDataset
 from wdsctl.core.samples.naming import dotless_key, possible_keys
 from wdsctl.core.storage.open import storage_for
 from wdsctl.core.storage.storage import FileRange, Storage
@@ -38,26 +38,17 @@ _MAX_OCTAL_SIZE = 8**11  # bytes: headers have room for eleven octal digits
 _MAX_KEYS_SEARCHED = 5_000_000  # limit for a search for similar keys without an index
 
 
-def check_dataset_prepared(location: DatasetLocation) -> None:
-    """Raise the error of a missing catalog, with a hint. Imports SQLAlchemy only in that case."""
-    if location.is_unprepared_tar or not os.path.exists(location.catalog_path):
-        from wdsctl.core.index.first_use import ensure_current_catalog
-
-        ensure_current_catalog(location)
-
-
-def find_samples(location: DatasetLocation, browser: CatalogBrowser, key: str) -> list[SampleLocation]:
+def find_samples(dataset: OpenDataset, key: str) -> list[SampleLocation]:
     """Find all samples with this key, as spelled in the shards or in the raw files.
 
     If samples have no rows in the catalog, searches the keys of the offsets file.
     """
-    find = browser.find if browser.has_rows else _open_stored_samples(location, browser).find
+    find = dataset.browser.find if dataset.browser.has_rows else _open_stored_samples(dataset).find
     return find(key) or (find(dotless_key(key)) if dotless_key(key) != key else [])
 
 
 def find_sample(
-    location: DatasetLocation,
-    browser: CatalogBrowser,
+    dataset: OpenDataset,
     key: str,
     *,
     shard: str | None = None,
@@ -71,14 +62,14 @@ def find_sample(
     `shard`: a path in the dataset, or the end of one. Raises InputError WDS004 if no sample matches, UsageError
     WDS005 if several do. `suggests`: look for similar keys, which may read all keys, if no sample has this key.
     """
-    all_matches = find_samples(location, browser, key)
+    all_matches = find_samples(dataset, key)
     if not all_matches:
-        raise _no_sample_error(location, browser, key, suggests=suggests)
+        raise _no_sample_error(dataset, key, suggests=suggests)
     matches = [each for each in all_matches if members is None or members.has(each.id)]
     if not matches:
         raise InputError(
             f"the sample {key!r} is not in the view",
-            where=location.display_path,
+            where=dataset.location.display_path,
             hint="pass the dataset without @VIEW",
             code="WDS004",
         )
@@ -104,58 +95,49 @@ def find_sample(
     is_repeated_in_shard = len({each.shard for each in selected}) < len(selected)
     raise UsageError(
         f"{len(selected)} samples have the key {key!r}: in {_format_candidates(selected)}",
-        where=location.display_path,
+        where=dataset.location.display_path,
         hint="choose one with --shard PATH"
         + (", and with --position N within a shard" if is_repeated_in_shard else ""),
         code="WDS005",
     )
 
 
-def split_members(location: DatasetLocation, browser: CatalogBrowser, split: str) -> SplitMembers:
+def split_members(dataset: OpenDataset, split: str) -> SplitMembers:
     """Read the samples of a split. Raises InputError WDS211 if there is no such split."""
-    members = browser.members(split)
+    members = dataset.browser.members(split)
     if members is None:
-        names = ", ".join(browser.splits())
-        command = shell_command_at(location, "split", "train=8,val=1,test=1")
+        names = ", ".join(dataset.browser.splits())
+        command = shell_command_at(dataset.location, "split", "train=8,val=1,test=1")
         raise InputError(
             f"the dataset has no split {split!r}; it has {names or 'none yet'}",
-            where=location.display_path,
+            where=dataset.location.display_path,
             hint="choose one of these splits" if names else f"create splits: {command}",
             code="WDS211",
         )
     return members
 
 
-def locate_indexed(root: str, catalog: str | None = None) -> tuple[DatasetLocation, str]:
-    """Locate `ROOT` or `ROOT@VIEW`, check that it has a catalog, and return (location, view or "")."""
-    location, view = locate_view(root, catalog)
-    check_dataset_prepared(location)
-    return location, view
-
-
-def select_members(
-    location: DatasetLocation, browser: CatalogBrowser, view: str, split: str | None = None
-) -> SplitMembers | None:
-    """Select the samples of a view, of a split, or those in both; None for all samples.
+def select_members(dataset: OpenDataset, split: str | None = None) -> SplitMembers | None:
+    """Select the samples of the dataset's view, of a split, or those in both; None for all samples.
 
     Raises InputError WDS211 and WDS330, and CatalogError WDS331 if shards of the view have changed.
     """
-    if not view:
-        return None if split is None else split_members(location, browser, split)
+    if not dataset.view:
+        return None if split is None else split_members(dataset, split)
     from wdsctl.core.views.selections import intersect_selections, read_view_samples, select_split
 
-    selection = read_view_samples(location, view)
+    selection = read_view_samples(dataset.location, dataset.view)
     if split is not None:
-        split_members(location, browser, split)
-        selection = intersect_selections(selection, select_split(location, split))
+        split_members(dataset, split)
+        selection = intersect_selections(selection, select_split(dataset.location, split))
     return SplitMembers({shard: split_shard.bits for shard, split_shard in selection.items()})
 
 
-def find_key_and_part(location: DatasetLocation, browser: CatalogBrowser, key: str) -> tuple[str, str] | None:
+def find_key_and_part(dataset: OpenDataset, key: str) -> tuple[str, str] | None:
     """Return (key, part) if `key` is the file name of an existing part, such as `a/7.seg.png`."""
-    if browser.is_media_folder:
+    if dataset.browser.is_media_folder:
         return None
-    return next((pair for pair in possible_keys(key) if find_samples(location, browser, pair[0])), None)
+    return next((pair for pair in possible_keys(key) if find_samples(dataset, pair[0])), None)
 
 
 def choose_part(location: DatasetLocation, sample: SampleLocation, name: str | None) -> PartLocation:
@@ -184,17 +166,18 @@ def choose_part(location: DatasetLocation, sample: SampleLocation, name: str | N
     return part
 
 
-def _no_sample_error(location: DatasetLocation, browser: CatalogBrowser, key: str, *, suggests: bool) -> InputError:
+def _no_sample_error(dataset: OpenDataset, key: str, *, suggests: bool) -> InputError:
+    browser = dataset.browser
     neighbours: list[str] = []
     if not suggests:
         pass
     elif browser.has_rows:
         neighbours = browser.neighbours(key)
-    elif len(stored := _open_stored_samples(location, browser)) <= _MAX_KEYS_SEARCHED:
+    elif len(stored := _open_stored_samples(dataset)) <= _MAX_KEYS_SEARCHED:
         neighbours = stored.neighbours(key)
     kind = "file" if browser.is_media_folder else "sample"
     in_folders = [f"{folder}/{key}" for folder in {each.rpartition("/")[0]: None for each in neighbours} if folder]
-    named_alike = [each for each in in_folders if find_samples(location, browser, each)]
+    named_alike = [each for each in in_folders if find_samples(dataset, each)]
     similar = ""
     if named_alike:
         similar = f", but {' and '.join(map(repr, named_alike))}"
@@ -202,16 +185,16 @@ def _no_sample_error(location: DatasetLocation, browser: CatalogBrowser, key: st
         similar = f"; its neighbours in the order of keys: {' and '.join(map(escape_unprintable, neighbours))}"
     return InputError(
         f"the dataset has no {kind} {key!r}{similar}",
-        where=location.display_path,
-        hint=f"list them: {shell_command_at(location, 'ls', '--samples')}",
+        where=dataset.location.display_path,
+        hint=f"list them: {shell_command_at(dataset.location, 'ls', '--samples')}",
         code="WDS004",
     )
 
 
-def _open_stored_samples(location: DatasetLocation, browser: CatalogBrowser) -> StoredSamples:
+def _open_stored_samples(dataset: OpenDataset) -> StoredSamples:
     from wdsctl.core.catalog.samples import open_cached_samples  # imports numpy, which nothing else here needs
 
-    return open_cached_samples(location, browser.generation)
+    return open_cached_samples(dataset.location, dataset.catalog.generation)
 
 
 def _format_candidates(samples: Sequence[SampleLocation]) -> str:
@@ -293,10 +276,9 @@ def find_target(
 
 
 class TargetFinder(NamedTuple):
-    """An open catalog, to find samples by key. `members`: those of the view; None for all samples."""
+    """An open dataset, to find samples by key. `members`: those of the view; None for all samples."""
 
-    location: DatasetLocation
-    browser: CatalogBrowser
+    dataset: OpenDataset
     members: SplitMembers | None
 
     def find(
@@ -310,12 +292,11 @@ class TargetFinder(NamedTuple):
         suggests: bool = True,
     ) -> GetTarget:
         """As `find_target`; `suggests` as for `find_sample`."""
-        location, browser = self.location, self.browser
-        if part is None and not find_samples(location, browser, key):
-            key, part = find_key_and_part(location, browser, key) or (key, None)
+        dataset = self.dataset
+        if part is None and not find_samples(dataset, key):
+            key, part = find_key_and_part(dataset, key) or (key, None)
         sample = find_sample(
-            location,
-            browser,
+            dataset,
             key,
             shard=shard,
             position=position,
@@ -324,17 +305,15 @@ class TargetFinder(NamedTuple):
             suggests=suggests,
         )
         parts = tuple({each.name: each for each in sample.parts}.values())
-        chosen = parts if all_parts and part is None else (choose_part(location, sample, part),)
-        return GetTarget(location, sample, chosen)
+        chosen = parts if all_parts and part is None else (choose_part(dataset.location, sample, part),)
+        return GetTarget(dataset.location, sample, chosen)
 
 
 @contextmanager
 def open_finder(root: str, catalog: str | None = None) -> Iterator[TargetFinder]:
     """Open the catalog of `ROOT` or `ROOT@VIEW`. Raises the errors of catalogs and views."""
-    location, view = locate_indexed(root, catalog)
-    with Catalog.open(location.catalog_path) as published:
-        browser = CatalogBrowser(published)
-        yield TargetFinder(location, browser, select_members(location, browser, view))
+    with open_indexed(*locate_view(root, catalog)) as dataset:
+        yield TargetFinder(dataset, select_members(dataset))
 
 
 def read_part(target: GetTarget, storage: Storage | None = None) -> Iterator[bytes]:

@@ -63,16 +63,16 @@ def open_targets(
     UsageError WDS005, which names the keys without a sample or without one part. Memory: one sample, and the shards.
     """
     with open_finder(root, catalog) as finder, _open_shards(finder) as storage:
-        yield KeyedTargets(finder.location, _find_all(finder, keys, part, shard, all_parts=all_parts), storage)
+        yield KeyedTargets(finder.dataset.location, _find_all(finder, keys, part, shard, all_parts=all_parts), storage)
 
 
 @contextmanager
 def _open_shards(finder: TargetFinder) -> Iterator[Storage | None]:
-    if finder.browser.is_media_folder:
+    if finder.dataset.browser.is_media_folder:
         yield None
         return
-    root = finder.location.root
-    sizes = {os.path.join(root, shard.path): shard.size for shard in finder.browser.shards()}
+    root = finder.dataset.location.root
+    sizes = {os.path.join(root, shard.path): shard.size for shard in finder.dataset.browser.shards()}
     with closing(storage_for(root, sizes)) as storage:
         yield storage
 
@@ -104,7 +104,7 @@ def _find_all(
     if not count:
         raise InputError("the list has no keys", where=keys, hint="write one key per line, for example 000123")
     if failed:
-        raise _combine(failures, failed, count, finder.location.display_path)
+        raise _combine(failures, failed, count, finder.dataset.location.display_path)
 
 
 def _combine(failures: list[InputError | UsageError], failed: int, count: int, root: str) -> InputError | UsageError:

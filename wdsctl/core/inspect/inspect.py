@@ -8,22 +8,21 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
 
-from wdsctl.core.catalog.browse import CatalogBrowser
 from wdsctl.core.catalog.ledger import read_views
 from wdsctl.core.catalog.presence import no_samples_findings
-from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.totals import PartCount, SplitCount, Totals
 from wdsctl.core.catalog.values import PartLocation, SampleLocation, read_generation
 from wdsctl.core.dataset.config import DatasetConfig, load_config
 from wdsctl.core.dataset.location import DatasetLocation, locate
 from wdsctl.core.dataset.polylithic import find_folder_of_primary
 from wdsctl.core.errors import CatalogError, Finding, PermissionDenied, StorageError
-from wdsctl.core.index.first_use import ensure_current_catalog
+from wdsctl.core.index.first_use import open_indexed
 from wdsctl.core.index.freshness import MAX_CHECKED_SHARDS, changed_statuses, check_freshness
 from wdsctl.core.index.request import ColumnReport, MediaReport, column_reports, current_media_report
 from wdsctl.core.media.byte_range import ByteRangeFile
 from wdsctl.core.media.facts import MediumFacts, Unreadable
 from wdsctl.core.offsets.head import check_offsets_head
+from wdsctl.core.opened.handle import OpenDataset
 from wdsctl.core.samples.field_map import parse_field_map
 from wdsctl.core.samples.preview import PREVIEW_HEAD_BYTES, PartPreview, preview_facts, preview_part
 from wdsctl.core.storage.open import storage_for
@@ -106,30 +105,31 @@ class InspectReport:
 
 
 def inspect(root: str, *, catalog: str | None = None, samples: int = 3) -> InspectReport:
-    """Summarise the dataset at `root`, and its first `samples` samples.
+    """`inspect_dataset` of the dataset at `root`."""
+    with open_indexed(locate(root, catalog)) as dataset:
+        dataset.catalog.check_not_media_folder()
+        return inspect_dataset(dataset, samples=samples)
+
+
+def inspect_dataset(dataset: OpenDataset, *, samples: int = 3) -> InspectReport:
+    """Summarise a dataset, and its first `samples` samples.
 
     Reads the catalog rows of at most 1,000 shards. If samples have no rows in the catalog, also reads the header of
     the offsets file, which takes about 4 µs per shard.
     """
-    location = locate(root, catalog)
-    ensure_current_catalog(location)
-    with Catalog.open(location.catalog_path) as published:
-        summary = published.summary(first=MAX_CHECKED_SHARDS, spread=MAX_CHECKED_SHARDS)
+    location, published = dataset.location, dataset.catalog
+    summary = published.summary(first=MAX_CHECKED_SHARDS, spread=MAX_CHECKED_SHARDS)
     totals, generation = summary.totals, read_generation(location.catalog_path, summary.facts)
     views, ledger_findings = _count_views(location)
-    config = load_config(location.config_path) if os.path.exists(location.config_path) else DatasetConfig()
+    config = dataset.config
     columns, column_findings = column_reports(location, generation, totals.digest)
     # Fewer shards are all compared with the catalog by `check_freshness`.
     sizes = {} if summary.has_all else {os.path.join(location.root, row.path): row.size for row in summary.first}
-    first, offsets_findings, unread = _summarize_first_samples(location, samples, sizes)
+    first, offsets_findings, unread = _summarize_first_samples(dataset, samples, sizes)
     looked_at, stale = check_freshness(location, summary)
     changed = changed_statuses(stale)
     stale = [*stale, *(finding for finding in unread if finding.shard not in changed)]
-    empty_findings: list[Finding] = []
-    if not totals.samples:
-        with Catalog.open(location.catalog_path) as published:
-            rows = tuple(published.shards())
-        empty_findings = no_samples_findings(location, rows)
+    empty_findings = [] if totals.samples else no_samples_findings(location, published.shards())
     return InspectReport(
         root=location.display_path,
         catalog=location.catalog_path,
@@ -153,7 +153,7 @@ def inspect(root: str, *, catalog: str | None = None, samples: int = 3) -> Inspe
         first=tuple(first),
         stale=(*offsets_findings, *stale, *column_findings, *ledger_findings, *empty_findings),
         columns=tuple(columns),
-        media=current_media_report(location.catalog_path, summary.facts, totals),
+        media=current_media_report(published, summary.facts, totals),
         excluded=totals.excluded,
         views=views,
         polylithic=_summarize_polylithic(location),
@@ -196,19 +196,18 @@ def _count_views(location: DatasetLocation) -> tuple[tuple[ViewCount, ...], list
         return (), [Finding(code=error.code, severity="error", message=f"{error.message}; {error.hint}")]
 
 
-def _choose_first_samples(
-    location: DatasetLocation, browser: CatalogBrowser, count: int
-) -> tuple[list[SampleLocation], list[Finding]]:
+def _choose_first_samples(dataset: OpenDataset, count: int) -> tuple[list[SampleLocation], list[Finding]]:
     """Return the first samples, and a finding if the offsets file is unusable.
 
     If samples have no rows in the catalog, takes them from the offsets file.
     """
+    browser, generation = dataset.browser, dataset.catalog.generation
     try:
-        check_offsets_head(location.offsets_path(browser.generation))
+        check_offsets_head(dataset.location.offsets_path(generation))
         if not browser.has_rows:
             from wdsctl.core.catalog.samples import StoredSamples
 
-            stored = StoredSamples(location, browser.generation)
+            stored = StoredSamples(dataset.location, generation)
             return [stored.at(row) for row in range(min(count, len(stored)))], []
     except (CatalogError, StorageError, PermissionDenied) as error:
         finding = Finding(code=error.code, severity="error", message=f"{error.message}; {error.hint}")
@@ -217,27 +216,26 @@ def _choose_first_samples(
 
 
 def _summarize_first_samples(
-    location: DatasetLocation, count: int, sizes: Mapping[str, int]
+    dataset: OpenDataset, count: int, sizes: Mapping[str, int]
 ) -> tuple[list[SampleSummary], list[Finding], list[Finding]]:
     """Return the first samples, findings about the offsets file, and one for each shard that cannot be read.
 
     `sizes`: that shards must have, by their path or URL.
     """
-    with Catalog.open(location.catalog_path) as catalog:
-        browser = CatalogBrowser(catalog)
-        samples, findings = _choose_first_samples(location, browser, count)
-        facts_of_samples = [browser.catalog.media_reader.facts_of_sample(sample) for sample in samples]
+    root = dataset.location.root
+    samples, findings = _choose_first_samples(dataset, count)
+    facts_of_samples = [dataset.catalog.media_reader.facts_of_sample(sample) for sample in samples]
     summaries = []
     unread: dict[str, Finding] = {}
-    with closing(storage_for(location.root, sizes)) as storage:
+    with closing(storage_for(root, sizes)) as storage:
         storage.will_need(
-            FileRange(os.path.join(location.root, sample.shard), part.offset, min(part.size, PREVIEW_HEAD_BYTES))
+            FileRange(os.path.join(root, sample.shard), part.offset, min(part.size, PREVIEW_HEAD_BYTES))
             for sample, facts in zip(samples, facts_of_samples, strict=True)
             for part in sample.parts
             if part.name not in facts
         )
         for sample, facts in zip(samples, facts_of_samples, strict=True):
-            path = os.path.join(location.root, sample.shard)
+            path = os.path.join(root, sample.shard)
             parts = []
             for part in sample.parts:
                 summary, error = _summarize_part(storage, path, part, facts.get(part.name))

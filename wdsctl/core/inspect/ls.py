@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from wdsctl.core.catalog.browse import CatalogBrowser
-from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.values import SampleLocation, SplitMembers
-from wdsctl.core.dataset.location import DatasetLocation
-from wdsctl.core.inspect.get import locate_indexed, select_members
+from wdsctl.core.dataset.view_root import locate_view
+from wdsctl.core.index.first_use import open_indexed
+from wdsctl.core.inspect.get import select_members
+from wdsctl.core.opened.handle import OpenDataset
 
 ListingKind = Literal["shards", "samples", "parts"]
 
@@ -67,40 +68,36 @@ def open_listing(
     `split`: list only its samples. `prefix`: a prefix of paths for shards, of keys for samples and parts. The first
     entry is available at once. Raises InputError WDS211 if there is no such split, and the errors of catalogs.
     """
-    location, view = locate_indexed(root, catalog)
-    with Catalog.open(location.catalog_path) as published:
-        browser = CatalogBrowser(published)
+    with open_indexed(*locate_view(root, catalog)) as dataset:
         name = f"--{what}" if what != "shards" else "" if split is None else "--split"
-        if browser.is_media_folder and name:
+        if dataset.catalog.is_media_folder and name:
             from wdsctl.core.catalog.presence import media_folder_option_error
 
-            raise media_folder_option_error(name, location.display_path)
-        members = select_members(location, browser, view, split)
-        arguments = (location, browser, prefix, what, members)
-        yield DatasetListing(location.display_path, what, _list_entries(*arguments), _list_names(*arguments))
+            raise media_folder_option_error(name, dataset.location.display_path)
+        members = select_members(dataset, split)
+        arguments = (dataset, prefix, what, members)
+        yield DatasetListing(dataset.location.display_path, what, _list_entries(*arguments), _list_names(*arguments))
 
 
 def _list_entries(
-    location: DatasetLocation, browser: CatalogBrowser, prefix: str, what: ListingKind, members: SplitMembers | None
+    dataset: OpenDataset, prefix: str, what: ListingKind, members: SplitMembers | None
 ) -> Iterator[ListingEntry]:
     if what == "shards":
-        ids = None if members is None else browser.paths(members.shards)
-        for shard in browser.shards(prefix):
+        ids = None if members is None else dataset.browser.paths(members.shards)
+        for shard in dataset.browser.shards(prefix):
             if ids is None or shard.path in ids:
                 yield ListedShard(path=shard.path, size_bytes=shard.size, samples=shard.samples, status=shard.status)
         return
-    for sample in _samples(location, browser, prefix):
+    for sample in _samples(dataset, prefix):
         if members is None or members.has(sample.id):
-            yield from (_listed_parts(browser, sample) if what == "parts" else (_listed_sample(sample),))
+            yield from (_listed_parts(dataset.browser, sample) if what == "parts" else (_listed_sample(sample),))
 
 
-def _list_names(
-    location: DatasetLocation, browser: CatalogBrowser, prefix: str, what: ListingKind, members: SplitMembers | None
-) -> Iterator[str]:
-    if what == "samples" and browser.has_rows:
-        yield from (key for number, key in browser.keys(prefix) if members is None or members.has(number))
+def _list_names(dataset: OpenDataset, prefix: str, what: ListingKind, members: SplitMembers | None) -> Iterator[str]:
+    if what == "samples" and dataset.browser.has_rows:
+        yield from (key for number, key in dataset.browser.keys(prefix) if members is None or members.has(number))
         return
-    yield from map(entry_name, _list_entries(location, browser, prefix, what, members))
+    yield from map(entry_name, _list_entries(dataset, prefix, what, members))
 
 
 def entry_name(entry: ListingEntry) -> str:
@@ -110,13 +107,13 @@ def entry_name(entry: ListingEntry) -> str:
     return entry.name if isinstance(entry, ListedPart) else entry.key
 
 
-def _samples(location: DatasetLocation, browser: CatalogBrowser, prefix: str) -> Iterator[SampleLocation]:
-    if browser.has_rows:
-        yield from browser.samples(prefix)
+def _samples(dataset: OpenDataset, prefix: str) -> Iterator[SampleLocation]:
+    if dataset.browser.has_rows:
+        yield from dataset.browser.samples(prefix)
         return
     from wdsctl.core.catalog.samples import StoredSamples
 
-    yield from StoredSamples(location, browser.generation).samples(prefix)
+    yield from StoredSamples(dataset.location, dataset.catalog.generation).samples(prefix)
 
 
 def _listed_sample(sample: SampleLocation) -> ListedSample:

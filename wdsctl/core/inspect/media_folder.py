@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from wdsctl.core.catalog.open_catalog import damaged_catalog_error
-from wdsctl.core.catalog.read import Catalog
-from wdsctl.core.dataset.location import DatasetLocation, locate
+from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.errors import Finding
 from wdsctl.core.index.request import MediaReport, media_report
 from wdsctl.core.media.facts import MediumFacts, Unreadable
 from wdsctl.core.media.selection import parse_media_selection
+from wdsctl.core.opened.handle import OpenDataset
 from wdsctl.core.samples.preview import preview_facts
 from wdsctl.core.shards.list import ShardFile, list_files
 
@@ -38,37 +38,34 @@ class MediaFolderInspectReport:
     stale: tuple[Finding, ...]  # differences between the folder and the catalog
 
 
-def inspect_media_folder(root: str, *, catalog: str | None = None, samples: int = 3) -> MediaFolderInspectReport:
-    """Summarise the folder of media at `root`, and its first `samples` files. Lists the folder once."""
-    location = locate(root, catalog)
-    with Catalog.open(location.catalog_path) as published:
-        files, size_bytes = published.media_reader.file_totals()
-        media = media_report(published, "current")
-        if media is None:
-            raise damaged_catalog_error(location.catalog_path, "it does not record which files of the folder are media")
-        return MediaFolderInspectReport(
-            root=location.display_path,
-            catalog=location.catalog_path,
-            catalog_bytes=os.path.getsize(location.catalog_path),
-            generation=published.generation,
-            files=files,
-            size_bytes=size_bytes,
-            media=media,
-            first=tuple(
-                FileSummary(
-                    path=file.path,
-                    size_bytes=file.size,
-                    preview="not a medium" if facts is None else preview_facts(facts).line,
-                    facts=facts,
-                )
-                for file, facts in published.media_reader.first_files(samples)
-            ),
-            stale=tuple(
-                _find_differences(
-                    location, media.selection, published.exclude_patterns(), published.media_reader.files()
-                )
-            ),
-        )
+def inspect_media_folder(dataset: OpenDataset, *, samples: int = 3) -> MediaFolderInspectReport:
+    """Summarise a folder of media, and its first `samples` files. Lists the folder once."""
+    location, published = dataset.location, dataset.catalog
+    files, size_bytes = published.media_reader.file_totals()
+    media = media_report(published, "current")
+    if media is None:
+        raise damaged_catalog_error(location.catalog_path, "it does not record which files of the folder are media")
+    return MediaFolderInspectReport(
+        root=location.display_path,
+        catalog=location.catalog_path,
+        catalog_bytes=os.path.getsize(location.catalog_path),
+        generation=published.generation,
+        files=files,
+        size_bytes=size_bytes,
+        media=media,
+        first=tuple(
+            FileSummary(
+                path=file.path,
+                size_bytes=file.size,
+                preview="not a medium" if facts is None else preview_facts(facts).line,
+                facts=facts,
+            )
+            for file, facts in published.media_reader.first_files(samples)
+        ),
+        stale=tuple(
+            _find_differences(location, media.selection, published.exclude_patterns(), published.media_reader.files())
+        ),
+    )
 
 
 def _find_differences(

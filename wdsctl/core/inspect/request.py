@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from wdsctl.core.catalog.presence import is_media_folder
+from wdsctl.core.dataset.location import locate
 from wdsctl.core.dataset.view_root import is_blend_file, parse_root
 from wdsctl.core.errors import OptionConflict, refuse_without_effect
+from wdsctl.core.index.first_use import open_indexed
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 
 if TYPE_CHECKING:
@@ -116,10 +117,11 @@ def inspect_requested(
 
         return "view", show_view(dataset_path, view, catalog=catalog), {}
     first = SAMPLES_SHOWN if request.samples is None else request.samples
-    if is_media_folder(root, catalog):
-        from wdsctl.core.inspect.media_folder import inspect_media_folder
+    with open_indexed(locate(root, catalog)) as dataset:
+        if dataset.catalog.is_media_folder:
+            from wdsctl.core.inspect.media_folder import inspect_media_folder
 
-        return "media folder", inspect_media_folder(root, catalog=catalog, samples=first), {}
-    from wdsctl.core.inspect.inspect import inspect
+            return "media folder", inspect_media_folder(dataset, samples=first), {}
+        from wdsctl.core.inspect.inspect import inspect_dataset
 
-    return "dataset", inspect(root, catalog=catalog, samples=first), {}
+        return "dataset", inspect_dataset(dataset, samples=first), {}

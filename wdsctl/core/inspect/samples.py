@@ -8,18 +8,19 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Literal
 
-from wdsctl.core.catalog.browse import CatalogBrowser
-from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.samples import draw_numbers, open_sample_pool
 from wdsctl.core.catalog.values import PartLocation, SampleLocation, SplitMembers
 from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.dataset.shard_names import is_tar_name
+from wdsctl.core.dataset.view_root import locate_view
 from wdsctl.core.errors import PermissionDenied, StorageDown, StorageError
-from wdsctl.core.inspect.get import MAX_LISTED_CANDIDATES, find_sample, find_samples, locate_indexed, select_members
+from wdsctl.core.index.first_use import open_indexed
+from wdsctl.core.inspect.get import MAX_LISTED_CANDIDATES, find_sample, find_samples, select_members
 from wdsctl.core.media.byte_range import MAX_KEPT_PAGES, ByteRangeFile
 from wdsctl.core.media.facts import MediumFacts, Unreadable
 from wdsctl.core.media.thumbnail import MAX_SOURCE_BYTES, RgbImage, make_thumbnail
 from wdsctl.core.offsets.probe import Probe
+from wdsctl.core.opened.handle import OpenDataset
 from wdsctl.core.samples.preview import PART_HEAD_BYTES, InspectedPart, inspect_part, unreadable_part
 from wdsctl.core.storage.open import storage_for
 from wdsctl.core.storage.storage import FileRange, Storage
@@ -85,15 +86,12 @@ def inspect_samples(
     Reads the first 64 KiB of every part, and more of media, JSON and arrays if necessary. Reports parts that cannot
     be read. Raises InputError WDS004 and WDS211, StorageDown, and the errors of catalogs.
     """
-    location, view = locate_indexed(root, catalog)
-    with Catalog.open(location.catalog_path) as published:
-        browser = CatalogBrowser(published)
-        total, samples = _select_samples(
-            location, browser, selection, select_members(location, browser, view, selection.split)
-        )
-        catalog_facts = [browser.catalog.media_reader.facts_of_sample(sample) for sample in samples]
+    with open_indexed(*locate_view(root, catalog)) as dataset:
+        location, browser = dataset.location, dataset.browser
+        total, samples = _select_samples(dataset, selection, select_members(dataset, selection.split))
+        catalog_facts = [dataset.catalog.media_reader.facts_of_sample(sample) for sample in samples]
         splits = [() if browser.is_media_folder else tuple(browser.splits_of(sample.id)) for sample in samples]
-        generation = browser.generation
+        generation = dataset.catalog.generation
     thumbnails: dict[tuple[int, int], RgbImage | Unreadable] = {}
     shown = []
     sizes = {os.path.join(location.root, sample.shard): sample.shard_size for sample in samples}
@@ -125,7 +123,7 @@ def inspect_samples(
             )
     report = SamplesReport(
         root=location.display_path,
-        view=view,
+        view=dataset.view,
         catalog=location.catalog_path,
         generation=generation,
         how=selection.method,
@@ -152,16 +150,14 @@ def _headers_by_path(location: DatasetLocation, samples: Sequence[SampleLocation
 
 
 def _select_samples(
-    location: DatasetLocation, browser: CatalogBrowser, selection: SampleQuery, members: SplitMembers | None
+    dataset: OpenDataset, selection: SampleQuery, members: SplitMembers | None
 ) -> tuple[int, list[SampleLocation]]:
     if selection.key is not None:
-        found = [
-            each for each in find_samples(location, browser, selection.key) if members is None or members.has(each.id)
-        ]
+        found = [each for each in find_samples(dataset, selection.key) if members is None or members.has(each.id)]
         if not found or selection.shard is not None:
-            found = [find_sample(location, browser, selection.key, shard=selection.shard, members=members)]
+            found = [find_sample(dataset, selection.key, shard=selection.shard, members=members)]
         return len(found), found[:MAX_LISTED_CANDIDATES]
-    pool = open_sample_pool(location, browser, members)
+    pool = open_sample_pool(dataset.location, dataset.browser, members)
     numbers: Sequence[int] = range(min(selection.count, len(pool)))
     if selection.seed is not None:
         numbers = draw_numbers(selection.count, len(pool), selection.seed)

@@ -12,18 +12,18 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Literal
 
-from wdsctl.core.catalog.browse import CatalogBrowser
-from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.samples import SamplePool, StoredSamples, draw_numbers, open_sample_pool
 from wdsctl.core.catalog.values import PartLocation, SampleLocation, SplitMembers
-from wdsctl.core.dataset.location import DatasetLocation
+from wdsctl.core.dataset.view_root import locate_view
 from wdsctl.core.errors import PermissionDenied, StorageDown, StorageError
+from wdsctl.core.index.first_use import open_indexed
 from wdsctl.core.inspect.contents import PartContentStats, count_catalog_media, count_part_content
-from wdsctl.core.inspect.get import locate_indexed, select_members
+from wdsctl.core.inspect.get import select_members
 from wdsctl.core.inspect.histograms import Bin, Histogram, SizeStats, measure_sizes
 from wdsctl.core.media.byte_range import ByteRangeFile
 from wdsctl.core.media.facts import MediumFacts, Unreadable
 from wdsctl.core.offsets.probe import probes_of
+from wdsctl.core.opened.handle import OpenDataset
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.samples.preview import PART_HEAD_BYTES
 from wdsctl.core.storage.open import storage_for
@@ -126,19 +126,18 @@ def inspect_stats(
     rest, draws `count` samples by `seed`, and reads the first 64 KiB of their parts, up to 1 MiB of JSON and texts.
     Raises InputError WDS211, StorageDown, and the errors of catalogs.
     """
-    location, view = locate_indexed(root, catalog)
-    with Catalog.open(location.catalog_path) as published:
-        browser = CatalogBrowser(published)
-        members = select_members(location, browser, view, split)
+    with open_indexed(*locate_view(root, catalog)) as dataset:
+        location, browser = dataset.location, dataset.browser
+        members = select_members(dataset, split)
         pool = open_sample_pool(location, browser, members)
-        sizes = _measure_sizes(location, browser, members, progress)
+        sizes = _measure_sizes(dataset, members, progress)
         media = count_catalog_media(browser, progress) if browser.has_facts and members is None else {}
-        reader = _ContentReader(location, browser, skip_known=bool(media))
+        reader = _ContentReader(dataset, skip_known=bool(media))
         reader.read_samples(pool, count, seed, progress)
-        generation = browser.generation
+        generation = dataset.catalog.generation
     return StatsReport(
         root=location.display_path,
-        view=view,
+        view=dataset.view,
         catalog=location.catalog_path,
         generation=generation,
         split=split,
@@ -164,13 +163,11 @@ def inspect_stats(
     )
 
 
-def _measure_sizes(
-    location: DatasetLocation, browser: CatalogBrowser, members: SplitMembers | None, progress: Progress
-) -> SizeStats:
-    if not browser.is_media_folder:
-        return measure_sizes(StoredSamples(location, browser.generation).offsets, members, progress)
+def _measure_sizes(dataset: OpenDataset, members: SplitMembers | None, progress: Progress) -> SizeStats:
+    if not dataset.catalog.is_media_folder:
+        return measure_sizes(StoredSamples(dataset.location, dataset.catalog.generation).offsets, members, progress)
     sizes = SizeStats()
-    for file in browser.shards():
+    for file in dataset.browser.shards():
         sizes.bytes.add_one(file.size)
     return sizes
 
@@ -178,9 +175,9 @@ def _measure_sizes(
 class _ContentReader:
     """Reads samples in batches, and collects statistics of their content."""
 
-    def __init__(self, location: DatasetLocation, browser: CatalogBrowser, *, skip_known: bool) -> None:
-        self._location = location
-        self._browser = browser
+    def __init__(self, dataset: OpenDataset, *, skip_known: bool) -> None:
+        self._root = dataset.location.root
+        self._dataset = dataset
         self._skip_known = skip_known
         self.contents: dict[str, PartContentStats] = {}
         self.failures: Counter[str] = Counter()
@@ -192,12 +189,12 @@ class _ContentReader:
         # Reading a shard of another size, or with other members, fails, since it was replaced.
         shard_sizes: dict[str, int] = {}
         numbers_by_path: dict[str, int] = {}
-        if not self._browser.is_media_folder:
-            root, offsets = self._location.root, StoredSamples(self._location, self._browser.generation).offsets
-            shard_sizes = {os.path.join(root, shard.path): shard.size for shard in offsets.shards}
+        if not self._dataset.catalog.is_media_folder:
+            offsets = StoredSamples(self._dataset.location, self._dataset.catalog.generation).offsets
+            shard_sizes = {os.path.join(self._root, shard.path): shard.size for shard in offsets.shards}
             numbers_by_path = {path: number for number, path in enumerate(shard_sizes)}
         probes = dict.fromkeys(shard_sizes, lambda path: probes_of(offsets, numbers_by_path[path]))
-        with closing(storage_for(self._location.root, shard_sizes, probes)) as storage:
+        with closing(storage_for(self._root, shard_sizes, probes)) as storage:
             for start in range(0, len(numbers), READ_BATCH_SAMPLES):
                 samples = [pool.at(number) for number in numbers[start : start + READ_BATCH_SAMPLES]]
                 self._read_batch(storage, samples)
@@ -206,8 +203,8 @@ class _ContentReader:
     def _read_batch(self, storage: Storage, samples: Sequence[SampleLocation]) -> None:
         parts: list[tuple[PartLocation, FileRange, MediumFacts | Unreadable | None]] = []
         for sample in samples:
-            facts = self._browser.catalog.media_reader.facts_of_sample(sample)
-            path = os.path.join(self._location.root, sample.shard)
+            facts = self._dataset.catalog.media_reader.facts_of_sample(sample)
+            path = os.path.join(self._root, sample.shard)
             for part in sample.parts:
                 if not (self._skip_known and part.name in facts):
                     head_range = FileRange(path, part.offset, min(part.size, PART_HEAD_BYTES))

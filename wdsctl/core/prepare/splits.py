@@ -7,9 +7,8 @@ import re
 from itertools import islice
 
 from wdsctl.core.catalog.browse import CatalogBrowser
-from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.convert.request import ConvertReport
-from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command
+from wdsctl.core.dataset.location import DatasetLocation, shell_command
 from wdsctl.core.dataset.polylithic import REFERENCES_PART
 from wdsctl.core.dataset.raw_folder import RawListing
 from wdsctl.core.dataset.root_spec import ALL_SHARDS
@@ -18,6 +17,7 @@ from wdsctl.core.importers.splits.fields import split_field_findings
 from wdsctl.core.importers.splits.folders import split_folder_findings
 from wdsctl.core.importers.splits.shards import split_findings_in_place
 from wdsctl.core.media.kinds import MEDIA_EXTENSIONS
+from wdsctl.core.opened.handle import open_dataset
 from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.samples.field_path import PartAccess
 from wdsctl.core.shards.list import list_shards
@@ -95,9 +95,8 @@ def shared_file_findings(
         return []
     if len(split.splits) < 2 or split.by not in ("shard", "sample", "key"):
         return []
-    with Catalog.open(locate(root).catalog_path) as catalog:
-        browser = CatalogBrowser(catalog)
-        group = _group_of_file(browser)
+    with open_dataset(root) as dataset:
+        group = _group_of_file(dataset.browser)
     ratios = ",".join(f"{name}={share:g}" for name, share in request.split.items())
     field = " with a field that is the same for all samples of a file" if group == _UNKNOWN_GROUP else ""
     command = shell_command("split", root, ratios, "--group-by", group, "--yes")

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.build import some_shards, split_by_ratios
+from wdsctl.core.dataset.config import DatasetConfig
+from wdsctl.core.errors import CatalogError
+from wdsctl.core.index.index import index
+from wdsctl.core.opened.handle import open_dataset
+
+
+def test_handle_reads_the_same_catalog_until_it_is_closed(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 2)
+    index(root)
+    with open_dataset(root) as dataset:
+        before = dataset.catalog.splits()
+        split_by_ratios(root, {"train": 1.0})
+
+        assert dataset.catalog.splits() == before == []
+    with open_dataset(root) as dataset:
+        assert [split.name for split in dataset.catalog.splits()] == ["train"]
+
+
+def test_handle_reports_missing_catalog_at_every_use(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 1)
+    with open_dataset(root) as dataset:
+        for _ in range(2):
+            with pytest.raises(CatalogError, match="WDS301"):
+                _ = dataset.catalog
+        index(root)
+        assert dataset.catalog.generation == 1
+
+
+def test_handle_of_dataset_without_config_has_defaults(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 1)
+    index(root)
+    with open_dataset(root) as dataset:
+        Path(dataset.location.config_path).unlink(missing_ok=True)
+        assert dataset.config == DatasetConfig()

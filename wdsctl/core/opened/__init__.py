@@ -1,0 +1,5 @@
+"""A dataset that is open: its catalog, ledger and `dataset.yaml`, each opened and verified once, at the first use.
+
+`handle` has the handle, `OpenDataset`, which functions take in place of a path. Every room from `energon` up may import
+this one.
+"""

@@ -1,0 +1,63 @@
+"""The handle of an open dataset.
+
+A handle is for one thread and one process, and is not sent to others: its `location` is.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from wdsctl.core.catalog.browse import CatalogBrowser
+from wdsctl.core.catalog.read import Catalog
+from wdsctl.core.dataset.location import DatasetLocation, locate
+
+if TYPE_CHECKING:
+    from wdsctl.core.dataset.config import DatasetConfig
+
+
+class OpenDataset:
+    """A dataset whose files are opened when they are first read. Close it, or use it in a `with`.
+
+    `view`: the name of the view that the user selected; empty for the whole dataset. The handle reads the same catalog
+    until it is closed, also if a writer replaces the file.
+    """
+
+    def __init__(self, location: DatasetLocation, view: str = "") -> None:
+        self.location = location
+        self.view = view
+
+    @cached_property
+    def catalog(self) -> Catalog:
+        """The published catalog. Raises CatalogError WDS301, WDS302 and WDS303, at every use."""
+        return Catalog.open(self.location.catalog_path)
+
+    @cached_property
+    def browser(self) -> CatalogBrowser:
+        """The samples of the catalog. Raises as `catalog` does."""
+        return CatalogBrowser(self.catalog)
+
+    @cached_property
+    def config(self) -> DatasetConfig:
+        """The parsed `dataset.yaml`, with default values if there is none. Raises as `load_config` does."""
+        from wdsctl.core.dataset.config import DatasetConfig, load_config
+
+        path = self.location.config_path
+        return load_config(path) if os.path.exists(path) else DatasetConfig()
+
+    def close(self) -> None:
+        if "catalog" in self.__dict__:
+            self.catalog.close()
+
+    def __enter__(self) -> OpenDataset:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+
+def open_dataset(root: str, catalog: str | None = None) -> OpenDataset:
+    """Locate the dataset at `root` (`locate`, whose errors this raises). Opens no file."""
+    return OpenDataset(locate(root, catalog))
