@@ -62,13 +62,9 @@ def complete_keys(context: typer.Context, incomplete: str) -> list[str]:
 
 def complete_views(context: typer.Context, incomplete: str) -> list[str]:
     """Names of views, for `wdsctl view` only: in other commands these parameters are files."""
-    from wdsctl.core.catalog.ledger import read_views
-
     if " view " not in context.command_path:
         return []
-    return _dataset_names(
-        context, incomplete, lambda dataset: (view.name for view in read_views(dataset.location.ledger_path))
-    )
+    return _dataset_names(context, incomplete, lambda dataset: (view.name for view in dataset.ledger.views()))
 
 
 def complete_codes(incomplete: str) -> list[str]:

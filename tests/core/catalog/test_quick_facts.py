@@ -6,8 +6,12 @@ import pytest
 
 from tests.build import some_shards, split_by_ratios
 from wdsctl.core.catalog.ledger import Ledger
-from wdsctl.core.catalog.ledger_checks import QuarantineEntry, add_to_quarantine, delete_quarantine_entries
-from wdsctl.core.catalog.ledger_file import has_quarantine
+from wdsctl.core.catalog.ledger_checks import (
+    QuarantineEntry,
+    add_to_quarantine,
+    delete_quarantine_entries,
+    has_quarantine,
+)
 from wdsctl.core.catalog.read import has_splits, read_current_generation
 from wdsctl.core.dataset.location import DatasetLocation, locate
 from wdsctl.core.errors import CatalogError

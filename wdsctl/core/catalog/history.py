@@ -10,7 +10,6 @@ from datetime import datetime, timezone
 from typing import Any, Literal
 
 from wdsctl.core.catalog.ledger import Ledger, RunStatus
-from wdsctl.core.catalog.ledger_file import is_undamaged_ledger
 from wdsctl.core.catalog.open_catalog import catalog_state
 from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command_at
 from wdsctl.core.dataset.lock import is_process_running, process_identity
@@ -183,7 +182,8 @@ def read_run(root: str, number: int, *, catalog: str | None = None) -> RunReport
 
 def _opened(location: DatasetLocation) -> Ledger:
     """Open the ledger. Raises CatalogError if it is damaged; `Ledger.open_for_reading` would return an empty ledger."""
-    if not is_undamaged_ledger(location.ledger_path):
+    ledger = Ledger.open_for_reading(location.ledger_path)
+    if ledger.is_damaged:
         raise CatalogError(
             "cannot read the run history",
             where=location.ledger_path,
@@ -191,7 +191,7 @@ def _opened(location: DatasetLocation) -> Ledger:
             "keeps the damaged file",
             code="WDS302",
         )
-    return Ledger.open_for_reading(location.ledger_path)
+    return ledger
 
 
 def _logged_run(row: Mapping[str, Any]) -> LoggedRun:

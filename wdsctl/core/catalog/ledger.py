@@ -19,13 +19,10 @@ from types import TracebackType
 from typing import Any, Literal, NamedTuple
 
 from wdsctl.core.catalog.ledger_file import (
-    connect_empty_ledger,
-    connect_existing_ledger,
     connect_ledger,
     has_ledger,
-    is_undamaged_ledger,
-    read_ledger,
     translate_ledger_errors,
+    translate_view_errors,
 )
 from wdsctl.core.errors import CatalogError, Finding
 from wdsctl.core.file_limits import MAX_HELD_RATIO
@@ -53,6 +50,8 @@ class ShardRecord(NamedTuple):
     state: ShardState
 
 
+_RUN_COLUMNS = ("id", "uuid", "command", "argv", "version", "started_at", "finished_at", "status", "details")
+
 #: The columns of a finding, by its fields.
 _FINDING = {each.name: "byte_offset" if each.name == "offset" else f'"{each.name}"' for each in fields(Finding)}
 _INSERT_FINDING = f"INSERT INTO finding (run_id, {', '.join(_FINDING.values())}) VALUES (?{', ?' * len(_FINDING)})"
@@ -64,39 +63,72 @@ RunStatus = Literal["ok", "partial", "failed", "interrupted"]
 
 
 class Ledger:
-    """One open ledger. `notes`: messages for the user about how it was opened."""
+    """One open ledger, or an empty one without a file, which cannot be written.
+
+    `notes`: messages for the user about how it was opened. `is_damaged`: the file is not readable as a ledger, so this
+    one is empty.
+    """
 
     def __init__(
-        self, path: str, connection: sqlite3.Connection, notes: tuple[str, ...] = (), *, is_file: bool = True
+        self,
+        path: str,
+        connection: sqlite3.Connection | None,
+        notes: tuple[str, ...] = (),
+        *,
+        is_damaged: bool = False,
     ) -> None:
         self.path = path
-        self._is_file = is_file
         self.notes = notes
+        self.is_damaged = is_damaged
         self._connection = connection
 
     @classmethod
     def open(cls, path: str) -> Ledger:
-        """Open the ledger, or create it with its folder.
+        """Open the ledger, or create it with its folder. Reads the whole file, to check it.
 
         A file that is damaged or not a ledger is renamed to `ledger.sqlite.damaged-N`, and a new ledger created. Raises
         CatalogError WDS303 if the ledger is from a newer wdsctl, StorageError and PermissionDenied.
         """
         make_folder(os.path.dirname(path))
-        notes: tuple[str, ...] = ()
-        if not is_undamaged_ledger(path):
-            notes = (f"the ledger was damaged: moved it to {set_aside(path, 'damaged')}, and started a new one",)
         with translate_ledger_errors(path):
-            return cls(path, connect_ledger(path), notes)
+            try:
+                return cls(path, connect_ledger(path, "rwc"))
+            except sqlite3.OperationalError:
+                raise
+            except sqlite3.DatabaseError:
+                notes = (f"the ledger was damaged: moved it to {set_aside(path, 'damaged')}, and started a new one",)
+            return cls(path, connect_ledger(path, "rwc"), notes)
 
     @classmethod
     def open_for_reading(cls, path: str) -> Ledger:
-        """Open the ledger without creating or changing it. A missing or damaged ledger reads as empty."""
-        is_there = has_ledger(path) and is_undamaged_ledger(path)
+        """Open the ledger without creating it or writing rows. A missing or damaged ledger reads as empty.
+
+        Reads the whole file, to check it. Raises as `open` does.
+        """
+        if not has_ledger(path):
+            return cls(path, None)
         with translate_ledger_errors(path):
-            return cls(path, connect_existing_ledger(path) if is_there else connect_empty_ledger(), is_file=is_there)
+            try:
+                return cls(path, connect_ledger(path, "rw"))
+            except sqlite3.OperationalError:
+                raise
+            except sqlite3.DatabaseError:
+                return cls(path, None, is_damaged=True)
+
+    @classmethod
+    def open_for_views(cls, path: str) -> Ledger:
+        """Open the ledger to read views. Checks only the schema, not the pages, to be fast. A missing one is empty.
+
+        Raises CatalogError: WDS302 if the ledger is damaged, WDS303 if it is too new, WDS304 if it is locked.
+        """
+        if not has_ledger(path):
+            return cls(path, None)
+        with translate_view_errors(path):
+            return cls(path, connect_ledger(path, "rw", checks_pages=False))
 
     def close(self) -> None:
-        self._connection.close()
+        if self._connection is not None:
+            self._connection.close()
 
     def __enter__(self) -> Ledger:
         return self
@@ -137,19 +169,15 @@ class Ledger:
 
     def runs(self, limit: int = 0, *, run_id: int | None = None) -> list[dict[str, Any]]:
         """The last `limit` runs (0: all), or the one with this id; the oldest first, `argv` and `details` parsed."""
-        query = "SELECT * FROM run WHERE ?1 IS NULL OR id = ?1 ORDER BY id DESC LIMIT ?2"
-        with self.transaction() as connection:
-            found = connection.execute(query, (run_id, limit or -1))
-            names = [column[0] for column in found.description]
-            rows = [dict(zip(names, row, strict=True)) for row in found]
+        query = f"SELECT {', '.join(_RUN_COLUMNS)} FROM run WHERE ?1 IS NULL OR id = ?1 ORDER BY id DESC LIMIT ?2"
+        rows = [dict(zip(_RUN_COLUMNS, row, strict=True)) for row in self.rows(query, run_id, limit or -1)]
         return [
             {**row, "argv": _parse_json(row["argv"], []), "details": _parse_json(row["details"], {})}
             for row in reversed(rows)
         ]
 
     def count_runs(self) -> int:
-        with self.transaction() as connection:
-            return int(connection.execute("SELECT count(*) FROM run").fetchone()[0])
+        return sum(count for (count,) in self.rows("SELECT count(*) FROM run"))
 
     def add_findings(self, run_id: int, findings: Iterable[Finding]) -> None:
         rows = [(run_id, *astuple(found)) for found in findings]
@@ -159,22 +187,17 @@ class Ledger:
 
     def findings(self, run_id: int) -> list[Finding]:
         """The findings of a run, in the order in which they were stored."""
-        with self.transaction() as connection:
-            query = f"SELECT {', '.join(_FINDING.values())} FROM finding WHERE run_id = ? ORDER BY id"
-            rows = connection.execute(query, (run_id,)).fetchall()
-        return [Finding(**dict(zip(_FINDING, row, strict=True))) for row in rows]
+        query = f"SELECT {', '.join(_FINDING.values())} FROM finding WHERE run_id = ? ORDER BY id"
+        return [Finding(**dict(zip(_FINDING, row, strict=True))) for row in self.rows(query, run_id)]
 
     def planned_shards(self) -> list[ShardRecord]:
         """The plan of the last `prepare` from a raw folder, in order; empty if there was none."""
-        with self.transaction() as connection:
-            query = f"SELECT {', '.join(ShardRecord._fields)} FROM planned_shard ORDER BY ordinal"
-            return [ShardRecord(*row) for row in connection.execute(query)]
+        query = f"SELECT {', '.join(ShardRecord._fields)} FROM planned_shard ORDER BY ordinal"
+        return [ShardRecord(*row) for row in self.rows(query)]
 
     def plan_source(self) -> str | None:
         """The raw folder of the plan; None if it is not known."""
-        with self.transaction() as connection:
-            row = connection.execute("SELECT path FROM plan_source").fetchone()
-        return None if row is None else os.fsdecode(row[0])
+        return next((os.fsdecode(path) for (path,) in self.rows("SELECT path FROM plan_source")), None)
 
     def replace_plan(self, records: Sequence[ShardRecord], source: str | None = None) -> None:
         """Replace the plan by `records`, made from the folder `source`, in one transaction."""
@@ -190,15 +213,48 @@ class Ledger:
         with self.transaction() as connection:
             connection.execute("UPDATE planned_shard SET state = ? WHERE name = ?", (state, name))
 
+    def views(self) -> list[StoredView]:
+        """All views, by name."""
+        with translate_view_errors(self.path):
+            return [StoredView(*row) for row in self._rows(f"SELECT {_VIEW_COLUMNS} FROM view ORDER BY name")]
+
+    def view(self, name: str) -> tuple[StoredView, list[ViewShard]] | None:
+        """A view with its shards, by path; None if no view has this name."""
+        shards = "SELECT shard, layout_hash, samples, bits FROM view_shard WHERE view = ? ORDER BY shard"
+        with translate_view_errors(self.path), self._snapshot():
+            for row in self._rows(f"SELECT {_VIEW_COLUMNS} FROM view WHERE name = ?", name):
+                return StoredView(*row), [ViewShard(*each) for each in self._rows(shards, name)]
+        return None
+
+    def rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        """The rows of a query; none if the ledger is empty."""
+        with translate_ledger_errors(self.path):
+            return self._rows(query, *values)
+
+    def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        if self._connection is None:
+            return []
+        check_side_files(self.path)
+        return self._connection.execute(query, values).fetchall()
+
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """The connection in a transaction, which is rolled back if the block raises."""
-        with translate_ledger_errors(self.path):
-            if self._is_file:
-                check_side_files(self.path)
-            with self._connection:
-                self._connection.execute("BEGIN")
-                yield self._connection
+        with translate_ledger_errors(self.path), self._snapshot():
+            if self._connection is None:
+                raise sqlite3.OperationalError("unable to open the ledger, which was opened for reading")
+            yield self._connection
+
+    @contextmanager
+    def _snapshot(self) -> Iterator[None]:
+        """What the block reads is of one moment."""
+        if self._connection is None:
+            yield
+            return
+        check_side_files(self.path)
+        with self._connection:
+            self._connection.execute("BEGIN")
+            yield
 
 
 def _now() -> str:
@@ -261,24 +317,16 @@ class ViewShard(NamedTuple):
     bits: bytes | None
 
 
-def read_views(ledger: str) -> list[StoredView]:
-    """All views, by name; none if there is no ledger."""
-    with read_ledger(ledger) as connection:
-        if connection is None:
-            return []
-        return [StoredView(*row) for row in connection.execute(f"SELECT {_VIEW_COLUMNS} FROM view ORDER BY name")]
+def read_views(path: str) -> list[StoredView]:
+    """`Ledger.views` of the ledger at `path`."""
+    with Ledger.open_for_views(path) as ledger:
+        return ledger.views()
 
 
-def read_view(ledger: str, name: str) -> tuple[StoredView, list[ViewShard]] | None:
-    """A view with its shards, by path; None if no view has this name."""
-    with read_ledger(ledger) as connection:
-        if connection is None:
-            return None
-        row = connection.execute(f"SELECT {_VIEW_COLUMNS} FROM view WHERE name = ?", (name,)).fetchone()
-        if row is None:
-            return None
-        query = "SELECT shard, layout_hash, samples, bits FROM view_shard WHERE view = ? ORDER BY shard"
-        return StoredView(*row), [ViewShard(*each) for each in connection.execute(query, (name,))]
+def read_view(path: str, name: str) -> tuple[StoredView, list[ViewShard]] | None:
+    """`Ledger.view` of the ledger at `path`."""
+    with Ledger.open_for_views(path) as ledger:
+        return ledger.view(name)
 
 
 def store_view(ledger: Ledger, view: StoredView, shards: Sequence[ViewShard], *, replace: bool) -> bool:

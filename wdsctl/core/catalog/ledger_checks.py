@@ -16,7 +16,7 @@ from dataclasses import asdict, astuple, dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from wdsctl.core.catalog.ledger import Ledger
-from wdsctl.core.errors import Finding, Severity
+from wdsctl.core.errors import CatalogError, Finding, PermissionDenied, Severity, StorageError
 from wdsctl.core.json_text import read_json
 
 #: Which samples a check covered: all, or none if the shard could not be read.
@@ -178,9 +178,8 @@ StoredChecks = dict[tuple[str, str, CheckReach], StoredCheck]
 
 def read_checks(ledger: Ledger) -> StoredChecks:
     """All checks, by shard, level and reach. Ignores checks of some samples, which only old versions stored."""
-    with ledger.transaction() as connection:
-        rows = connection.execute(f"SELECT {', '.join(StoredCheck._fields)} FROM known WHERE reach IN ('all', 'none')")
-        checks = [StoredCheck(*row) for row in rows]
+    rows = ledger.rows(f"SELECT {', '.join(StoredCheck._fields)} FROM known WHERE reach IN ('all', 'none')")
+    checks = [StoredCheck(*row) for row in rows]
     return {(check.shard, check.level, check.reach): check for check in checks}
 
 
@@ -230,12 +229,20 @@ _QUARANTINE_COLUMNS = "shard, layout_hash, place, key, code, run_id"
 def read_quarantine(ledger: Ledger) -> list[QuarantineEntry]:
     """The quarantine, by shard and position."""
     query = f"SELECT {_QUARANTINE_COLUMNS} FROM quarantine ORDER BY shard, place, code, id"
-    with ledger.transaction() as connection:
-        rows = connection.execute(query).fetchall()
+    rows = ledger.rows(query)
     return [
         QuarantineEntry(shard=shard, layout_hash=layout_hash, position=position, key=key, code=code, run_id=run_id)
         for shard, layout_hash, position, key, code, run_id in rows
     ]
+
+
+def has_quarantine(path: str) -> bool:
+    """Whether samples are in quarantine; True if the ledger cannot be read, so that the next reader reports why."""
+    try:
+        with Ledger.open_for_views(path) as ledger:
+            return bool(ledger.rows("SELECT 1 FROM quarantine LIMIT 1"))
+    except (CatalogError, PermissionDenied, StorageError):
+        return True
 
 
 def add_to_quarantine(ledger: Ledger, entries: Iterable[QuarantineEntry]) -> int:

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from wdsctl.core.catalog.history import record_run
-from wdsctl.core.catalog.ledger_file import has_quarantine
+from wdsctl.core.catalog.ledger_checks import has_quarantine
 from wdsctl.core.catalog.presence import check_not_incomplete, is_media_folder, media_folder_option_error
 from wdsctl.core.catalog.read import Catalog, has_splits
 from wdsctl.core.catalog.stage import CatalogStage, stage_catalog

@@ -8,7 +8,6 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
 
-from wdsctl.core.catalog.ledger import read_views
 from wdsctl.core.catalog.presence import no_samples_findings
 from wdsctl.core.catalog.totals import PartCount, SplitCount, Totals
 from wdsctl.core.catalog.values import PartLocation, SampleLocation, read_generation
@@ -120,7 +119,7 @@ def inspect_dataset(dataset: OpenDataset, *, samples: int = 3) -> InspectReport:
     location, published = dataset.location, dataset.catalog
     summary = published.summary(first=MAX_CHECKED_SHARDS, spread=MAX_CHECKED_SHARDS)
     totals, generation = summary.totals, read_generation(location.catalog_path, summary.facts)
-    views, ledger_findings = _count_views(location)
+    views, ledger_findings = _count_views(dataset)
     config = dataset.config
     columns, column_findings = column_reports(location, generation, totals.digest)
     # Fewer shards are all compared with the catalog by `check_freshness`.
@@ -188,10 +187,10 @@ def _summarize_polylithic(location: DatasetLocation) -> PolylithicSummary | None
     )
 
 
-def _count_views(location: DatasetLocation) -> tuple[tuple[ViewCount, ...], list[Finding]]:
+def _count_views(dataset: OpenDataset) -> tuple[tuple[ViewCount, ...], list[Finding]]:
     """Return the views, and a finding if the ledger, which stores them, cannot be read."""
     try:
-        return tuple(ViewCount(name=view.name, samples=view.samples) for view in read_views(location.ledger_path)), []
+        return tuple(ViewCount(name=view.name, samples=view.samples) for view in dataset.ledger.views()), []
     except (CatalogError, PermissionDenied) as error:
         return (), [Finding(code=error.code, severity="error", message=f"{error.message}; {error.hint}")]
 

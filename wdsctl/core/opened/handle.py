@@ -15,6 +15,7 @@ from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.dataset.location import DatasetLocation, locate
 
 if TYPE_CHECKING:
+    from wdsctl.core.catalog.ledger import Ledger
     from wdsctl.core.dataset.config import DatasetConfig
 
 
@@ -40,6 +41,13 @@ class OpenDataset:
         return CatalogBrowser(self.catalog)
 
     @cached_property
+    def ledger(self) -> Ledger:
+        """The ledger, for views. Empty if there is none. Raises as `Ledger.open_for_views` does."""
+        from wdsctl.core.catalog.ledger import Ledger
+
+        return Ledger.open_for_views(self.location.ledger_path)
+
+    @cached_property
     def config(self) -> DatasetConfig:
         """The parsed `dataset.yaml`, with default values if there is none. Raises as `load_config` does."""
         from wdsctl.core.dataset.config import DatasetConfig, load_config
@@ -48,8 +56,9 @@ class OpenDataset:
         return load_config(path) if os.path.exists(path) else DatasetConfig()
 
     def close(self) -> None:
-        if "catalog" in self.__dict__:
-            self.catalog.close()
+        for name in ("catalog", "ledger"):
+            if name in self.__dict__:
+                self.__dict__.pop(name).close()
 
     def __enter__(self) -> OpenDataset:
         return self
