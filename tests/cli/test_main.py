@@ -4,7 +4,7 @@ import errno
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -217,11 +217,12 @@ class BrokenStdin:
     """A stdin that raises an exception after these lines."""
 
     def __init__(self, *lines: bytes) -> None:
-        self.buffer = self.lines(lines)
+        self.buffer, self._lines = self, [*lines]
 
-    def lines(self, lines: tuple[bytes, ...]) -> Iterator[bytes]:
-        yield from lines
-        raise RuntimeError("planted")
+    def readline(self, limit: int) -> bytes:
+        if not self._lines:
+            raise RuntimeError("planted")
+        return self._lines.pop(0)
 
 
 def test_bug_answers_json_with_error_document(wdsctl: Wdsctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

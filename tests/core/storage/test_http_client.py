@@ -125,13 +125,6 @@ def _no_retries() -> Any:
     return RetryPolicy(first_pause_seconds=0, max_retry_seconds=-1)
 
 
-def _resolver() -> CheckedResolver:
-    async def make() -> CheckedResolver:
-        return CheckedResolver()
-
-    return asyncio.run(make())
-
-
 def test_server_without_sizes_is_reported(server: _Server, monkeypatch: pytest.MonkeyPatch) -> None:
     def respond(handler: http.server.BaseHTTPRequestHandler) -> None:
         handler.send_response(200)
@@ -150,7 +143,7 @@ def _redirect(source: str, target: str) -> CIMultiDict[str]:
     headers = CIMultiDict({"Range": "bytes=0-1", "X-Key": "secret", "Cookie": "a=b"})
     response = SimpleNamespace(headers={"Location": target})
     asyncio.run(
-        check_redirect(_resolver(), SimpleNamespace(url=URL(source), headers=headers, response=response))  # type: ignore[arg-type]
+        check_redirect(None, SimpleNamespace(url=URL(source), headers=headers, response=response))  # type: ignore[arg-type]
     )
     return headers
 

@@ -132,13 +132,13 @@ class CheckedResolver(ThreadedResolver):
 @lru_cache(maxsize=1)
 def shared_checks() -> TraceConfig:
     """The checks of redirects and pages for sessions that a driver opens itself."""
-    checks = redirect_checks(CheckedResolver())
+    checks = redirect_checks(None)
     checks.on_request_start.append(check_pages)
     return checks
 
 
-def redirect_checks(resolver: CheckedResolver) -> TraceConfig:
-    """Checks of every redirect before it is followed. `resolver`: of the connections, or an unused one."""
+def redirect_checks(resolver: CheckedResolver | None) -> TraceConfig:
+    """Checks of every redirect before it is followed. `resolver`: of the connections; None for another class."""
 
     async def check(_session: Any, _context: Any, redirect: TraceRequestRedirectParams) -> None:
         await check_redirect(resolver, redirect)
@@ -148,7 +148,7 @@ def redirect_checks(resolver: CheckedResolver) -> TraceConfig:
     return trace
 
 
-async def check_redirect(resolver: CheckedResolver, redirect: TraceRequestRedirectParams) -> None:
+async def check_redirect(resolver: CheckedResolver | None, redirect: TraceRequestRedirectParams) -> None:
     """Remove the user's headers if a redirect leads to another server.
 
     Raises StorageError if a public server redirects to an address of this machine or of a private network.
@@ -163,10 +163,11 @@ async def check_redirect(resolver: CheckedResolver, redirect: TraceRequestRedire
     for name in [name for name in redirect.headers if name.lower() not in _HARMLESS_HEADERS]:
         redirect.headers.popall(name, None)
     source, host = redirect.url.host or "", target.host or ""
-    connected = resolver.are_public.get(source)
+    connected = resolver.are_public.get(source) if resolver else None
     if not (await _is_public(source) if connected is None else connected):
         return
-    resolver.public_only.add(host)
+    if resolver:
+        resolver.public_only.add(host)
     if not await _is_public(host):
         raise StorageError(redirect_message(host), where=redact_secrets(str(redirect.url)), hint=REDIRECT_HINT)
 
