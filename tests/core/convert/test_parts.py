@@ -5,10 +5,12 @@ import wave
 from typing import Any
 
 import av
+import numpy as np
 import pytest
 from PIL import Image
 
 from tests.build import an_image
+from tests.loader.decoding.pictures import a_lossless_jpeg
 from wdsctl.core.convert.parts import (
     AudioTranscodeOptions,
     ImageTranscodeOptions,
@@ -61,6 +63,12 @@ def test_small_image_is_copied_if_only_max_side_is_given() -> None:
     image = an_image("JPEG")
     assert transcode_image("jpg", image, ImageTranscodeOptions(max_side=100)) == ("jpg", image)
     assert open_image(transcode_image("jpg", image, ImageTranscodeOptions(max_side=24))[1]).size == (24, 16)
+
+
+def test_lossless_jpeg_is_made_smaller_from_all_its_pixels() -> None:
+    lossless = a_lossless_jpeg(np.full((64, 96, 3), 77, np.uint8), adobe=True)
+    small = open_image(transcode_image("jpg", lossless, ImageTranscodeOptions(max_side=12))[1])
+    assert (small.size, small.getpixel((5, 5))) == ((12, 8), (77, 77, 77))
 
 
 @pytest.mark.parametrize("form", ["GIF", "BMP", "TIFF"])

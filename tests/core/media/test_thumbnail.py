@@ -10,6 +10,7 @@ from PIL import Image
 
 from tests.build import an_image
 from tests.core.media_files import a_media_file, a_wav
+from tests.loader.decoding.pictures import a_lossless_jpeg
 from wdsctl.core.media.byte_range import ByteRangeFile
 from wdsctl.core.media.facts import Unreadable
 from wdsctl.core.media.sniff import sniff
@@ -83,3 +84,12 @@ def test_thumbnail_of_undecodable_data_is_unreadable(data: bytes) -> None:
 
 def test_thumbnail_of_truncated_video_is_unreadable() -> None:
     assert isinstance(draw(a_media_file("mp4", video="libx264")[:400]), Unreadable)
+
+
+def test_thumbnail_of_lossless_jpeg_is_made_from_all_pixels() -> None:
+    colors = np.full((64, 96, 3), (200, 30, 60), np.uint8)
+
+    thumbnail = a_picture(a_lossless_jpeg(colors, adobe=True))
+
+    assert (thumbnail.width, thumbnail.height) == (12, 8)
+    assert np.frombuffer(thumbnail.rgb, np.uint8).reshape(-1, 3).mean(0) == pytest.approx([200, 30, 60])

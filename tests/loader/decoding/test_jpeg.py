@@ -7,10 +7,13 @@ import pytest
 import simplejpeg
 from PIL import Image
 
+from wdsctl.core.errors import SampleFailed
+from wdsctl.core.media.jpeg import frame_segment, is_scalable_jpeg
+from wdsctl.loader import SampleDecoder
 from wdsctl.loader.decoding import jpeg
 from wdsctl.loader.decoding.images import ImageDecodeOptions, ImageSpec
 
-from .pictures import a_jpeg, a_png, as_pillow_reads, encoded, pixels
+from .pictures import a_jpeg, a_lossless_jpeg, a_png, as_pillow_reads, encoded, pixels
 
 SIZES = [(1, 1), (1, 7), (7, 1), (8, 8), (15, 17), (31, 64), (63, 61), (100, 3)]
 
@@ -97,3 +100,56 @@ def test_decode_into_returns_false_for_truncated_jpeg() -> None:
     data = a_jpeg(64, 64)
 
     assert not jpeg.decode_into(np.empty((64, 64, 3), np.uint8), data[: len(data) // 2], options_for("RGB"))
+
+
+def with_segment(data: bytes, extra: bytes) -> bytes:
+    """The JPEG with these bytes after its first marker."""
+    return data[:2] + extra + data[2:]
+
+
+@pytest.mark.parametrize("channels", [1, 3, 4])
+@pytest.mark.parametrize("mode", ["L", "RGB", "RGBA"])
+def test_lossless_jpeg_is_never_reduced(channels: int, mode: str) -> None:
+    # libjpeg-turbo would write all of its pixels into memory for the reduced ones.
+    data = a_lossless_jpeg(pixels(64, 96, channels), adobe=channels > 1)
+
+    assert jpeg.jpeg_output_size(data, options_for(mode, min_side=8)) is None
+    for name in (mode.lower() + "8", "pil" + mode.lower()):
+        image = np.asarray(SampleDecoder(name, min_side=8)("jpg", data))
+        assert np.array_equal(image, as_pillow_reads(data, mode))
+    assert SampleDecoder(min_side=8).image_sizes(data, upright=False) == ((96, 64), (96, 64))
+
+
+def test_lossless_jpeg_of_few_bits_is_refused() -> None:
+    data = a_lossless_jpeg(pixels(16, 16, 1) >> 4, bits=4)  # simplejpeg reads it, 16 times too dark
+
+    with pytest.raises(SampleFailed, match="a lossless JPEG of 4 bits per channel, which Pillow does not read"):
+        SampleDecoder("l8")("jpg", data)
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [b"", b"\xff\xff\xff", b"garbage\xff\0", b"\xff\xd0\xff\1", b"\xff\xe5\0\0", b"\xff\xe5\0\6\xff\xc0\0\1"],
+)
+def test_frame_is_found_as_libjpeg_finds_it(extra: bytes) -> None:
+    lossless, scalable = a_lossless_jpeg(pixels(16, 16, 1)), a_jpeg()
+    assert simplejpeg.decode_jpeg_header(with_segment(lossless, extra), strict=False)[:2] == (16, 16)
+
+    assert frame_segment(with_segment(lossless, extra))[0] == 0xC3
+    assert not is_scalable_jpeg(with_segment(lossless, extra))
+    assert frame_segment(with_segment(scalable, extra))[0] == 0xC0
+
+
+def test_search_for_the_frame_ends() -> None:
+    assert not is_scalable_jpeg(b"\xff\xd8" + b"\xff\1" * 200_000 + a_jpeg()[2:])
+    assert not is_scalable_jpeg(a_jpeg()[:20])
+
+
+def test_jpeg_of_sampling_441_is_left_to_pillow() -> None:
+    data = a_jpeg(40, 60, subsampling="4:2:0")
+    at = data.index(b"\xff\xc0") + 11
+    data = data[:at] + b"\x14" + data[at + 1 :]  # four rows of luma per row of color: simplejpeg raises KeyError
+    with pytest.raises(KeyError):
+        simplejpeg.decode_jpeg_header(data)
+
+    assert jpeg.jpeg_output_size(data, options_for("RGB")) is None

@@ -29,6 +29,7 @@ from wdsctl.core.convert.parts import (
 )
 from wdsctl.core.errors import SampleFailed
 from wdsctl.core.media.image import TRANSPOSE_OF_ORIENTATION, exif_orientation, pillow_formats, stored_size
+from wdsctl.core.media.jpeg import is_scalable_jpeg
 from wdsctl.core.media.kinds import MAX_IMAGE_PIXELS
 from wdsctl.core.media.png import retry_without_side_chunks
 from wdsctl.core.media.refusals import explain_refusal
@@ -104,7 +105,7 @@ def transcode_image(name: str, data: bytes, options: ImageTranscodeOptions) -> t
             raise ValueError(f"cannot write the format {image.format}: choose another one, such as --image png")
         if image.format != "MPO" and getattr(image, "n_frames", 1) > 1:
             raise ValueError(f"it is an animation of {getattr(image, 'n_frames', 1)} frames")
-        return image_name(name, options), _convert_image(image, format_name, side, options)
+        return image_name(name, options), _convert_image(image, data, format_name, side, options)
 
 
 @retry_without_side_chunks
@@ -159,9 +160,11 @@ def transcode_mask(data: bytes, change: PictureChange) -> bytes:
         return file.getvalue()
 
 
-def _convert_image(image: Image.Image, image_format: str, side: int, options: ImageTranscodeOptions) -> bytes:
+def _convert_image(
+    image: Image.Image, data: bytes, image_format: str, side: int, options: ImageTranscodeOptions
+) -> bytes:
     profile, exif = image.info.get("icc_profile"), image.info.get("exif")
-    if max(image.size) > side and options.format_name != "png":
+    if max(image.size) > side and options.format_name != "png" and is_scalable_jpeg(data):
         scale = side / max(image.size)
         image.draft(None, (max(1, round(image.width * scale)) * 2, max(1, round(image.height * scale)) * 2))
     image.load()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import io
 import struct
-from collections.abc import Iterator
 
 from PIL import TiffImagePlugin
 
+from wdsctl.core.media.jpeg import JPEG_LS_FRAME, frame_segment
 from wdsctl.core.media.kinds import decoder_package, has_reader
 from wdsctl.core.media.sniff import sniff
 
@@ -16,10 +16,9 @@ NO_IMAGE = "not an image of a supported format"
 _DAMAGED = "its header is damaged or cut off"
 
 #: Start-of-frame markers of JPEG -> the kind of JPEG, for those that decoders usually lack.
-_RARE_JPEG = {3: "lossless", 5: "hierarchical", 6: "hierarchical", 7: "hierarchical", 9: "arithmetic-coded"}
-_RARE_JPEG |= {10: "arithmetic-coded", 11: "lossless", 13: "hierarchical", 14: "hierarchical", 15: "hierarchical"}
-_NO_FRAME = {4, 8, 12}  # markers among those of frames that begin something else
-_JPEG_LS = 0x37
+_RARE_JPEG = {0xC3: "lossless", 0xC5: "hierarchical", 0xC6: "hierarchical", 0xC7: "hierarchical"}
+_RARE_JPEG |= {0xC9: "arithmetic-coded", 0xCA: "arithmetic-coded", 0xCB: "lossless"}
+_RARE_JPEG |= {0xCD: "hierarchical", 0xCE: "hierarchical", 0xCF: "hierarchical"}
 
 #: Values of the tag SampleFormat.
 _SAMPLE_FORMATS = {1: "unsigned", 2: "signed", 3: "floating-point", 5: "complex integer", 6: "complex"}
@@ -58,23 +57,17 @@ def _unusual(form: str, data: bytes) -> str:
 
 
 def _unusual_jpeg(data: bytes) -> str:
-    for marker, segment in _jpeg_segments(data):
-        if marker == 0xC0 + _JPEG_LS:
-            return "JPEG-LS"
-        if 0xC0 <= marker <= 0xCF and marker - 0xC0 not in _NO_FRAME:
-            kind = _RARE_JPEG.get(marker - 0xC0, "")
-            bits = f" of {segment[0]} bits per channel" if segment[0] != 8 else ""
-            return f"a {kind} JPEG{bits}".replace("  ", " ") if kind or bits else ""
-    return ""
-
-
-def _jpeg_segments(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """(marker, content) of the segments before the pixels."""
-    at = 2
-    while at + 4 <= len(data) and data[at] == 0xFF:
-        marker, size = data[at + 1], int.from_bytes(data[at + 2 : at + 4], "big")
-        yield marker, data[at + 4 : at + 2 + size]
-        at += 2 + size
+    marker, content = frame_segment(data)
+    if marker == JPEG_LS_FRAME:
+        return "JPEG-LS"
+    if not marker:
+        return ""
+    kind, bits, channels = _RARE_JPEG.get(marker, ""), content[0], content[5]
+    facts = [f"{bits} bits per channel"] if bits != 8 else []
+    if channels not in (1, 3, 4):
+        facts.append(f"{channels} channels")
+    name = f"a {kind} JPEG" if kind else "a JPEG"
+    return f"{name} of {' and '.join(facts)}" if facts else name if kind else ""
 
 
 def _unusual_tiff(data: bytes) -> str:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 MAX_SOURCE_PIXELS = 100_000_000
 #: Bytes of the largest image to read, and bytes to read of a video.
 MAX_SOURCE_BYTES = 256 << 20
+_HEAD_BYTES = 1 << 20  # of a JPEG: its frame follows EXIF and color profile
 _MAX_PACKETS = 64  # packets after which a decoder without a frame is given up
 
 
@@ -84,6 +85,7 @@ def _decode_image(source: ByteRangeFile, format_name: str, width: int, height: i
     from PIL import ImageOps
 
     from wdsctl.core.media.image import BAD_HEADER_ERRORS, PILLOW_READERS, open_with_reader
+    from wdsctl.core.media.jpeg import is_scalable_jpeg
     from wdsctl.core.media.png import is_side_chunk_error, without_side_chunks
 
     if format_name not in PILLOW_READERS:
@@ -100,12 +102,21 @@ def _decode_image(source: ByteRangeFile, format_name: str, width: int, height: i
                 image = open_with_reader(format_name, io.BytesIO(without_side_chunks(cast("IO[bytes]", source))))
             if image.width * image.height > MAX_SOURCE_PIXELS:
                 return Unreadable(reason=f"{image.width}x{image.height} pixels are too many for a thumbnail")
-            image.draft("RGB", (2 * width, 2 * height))
+            if image.format == "JPEG" and is_scalable_jpeg(_read_head(source)):
+                image.draft("RGB", (2 * width, 2 * height))
             return ImageOps.exif_transpose(image)
         except ImportError:
             return Unreadable(reason=f"the installed Pillow cannot decode {format_name}")
         except BAD_HEADER_ERRORS:
             return Unreadable(reason="it cannot be decoded")
+
+
+def _read_head(source: ByteRangeFile) -> bytes:
+    position = source.tell()
+    source.seek(0)
+    head = source.read(_HEAD_BYTES) or b""
+    source.seek(position)
+    return head
 
 
 def _decode_first_frame(source: ByteRangeFile, format_name: str) -> Image.Image | Unreadable:

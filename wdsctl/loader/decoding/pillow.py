@@ -23,7 +23,7 @@ from wdsctl.core.media.png import retry_without_side_chunks
 from wdsctl.core.media.refusals import explain_refusal
 from wdsctl.core.media.sniff import PNG_SIGNATURE, sniff
 from wdsctl.core.samples.geometry import orient_pixels
-from wdsctl.loader.decoding.jpeg import jpeg_output_size, reduction_factor
+from wdsctl.loader.decoding.jpeg import jpeg_output_size, jpeg_reduction
 from wdsctl.loader.decoding.limits import check_pixel_count
 
 if TYPE_CHECKING:
@@ -191,16 +191,16 @@ def reduced_size(data: bytes, options: ImageDecodeOptions) -> tuple[int, int, in
         if image.format not in ("JPEG", "MPO"):
             return image.width, image.height, 1
         size = image.height, image.width
-    return size[1], size[0], reduction_factor(*size, options.min_side)
+    return size[1], size[0], jpeg_reduction(data, *size, options.min_side)
 
 
 def _open_image(data: bytes, options: ImageDecodeOptions) -> ImageFile:
     """Read the header, check the size, and set the reduction of JPEG."""
     image = _identify_format(data)
     check_pixel_count(image.width, image.height, options.max_pixels)
-    factor = reduction_factor(image.height, image.width, options.min_side)
+    factor = jpeg_reduction(data, image.height, image.width, options.min_side)
     if factor > 1:
-        image.draft(None, (image.width // factor, image.height // factor))  # no effect on formats other than JPEG
+        image.draft(None, (image.width // factor, image.height // factor))
     return image
 
 
