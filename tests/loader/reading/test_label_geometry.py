@@ -20,6 +20,7 @@ from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.loader import SampleDecoder
 from wdsctl.loader.reading import label_geometry
+from wdsctl.loader.runtime.failures import FatalSampleError
 
 DETECTION = {"image": "jpg", "boxes": "json[boxes]", "box_format": "json[box_format]"}
 LABELS = {"boxes": [[20, 10, 8, 4]], "box_format": "xywh"}
@@ -141,6 +142,39 @@ def test_min_side_is_refused_where_labels_cannot_follow(tmp_path: Path) -> None:
 
     with pytest.raises(UsageError, match="words_boxes of OCRSample"):
         Dataset(source, decode=SampleDecoder(min_side=8))[0]
+
+
+@pytest.mark.parametrize("mode", ["pil", "pilrgb", "rgb8"])
+def test_boxes_shrink_with_images_of_every_kind(tmp_path: Path, mode: str) -> None:
+    sample = Dataset(a_labelled(tmp_path / "a", "shown", 6), decode=SampleDecoder(mode, min_side=8))[0]
+
+    assert (np.asarray(sample.image).shape[:2], sample.boxes.tolist()) == ((16, 8), [[5, 2.5, 2, 1]])
+
+
+@pytest.mark.parametrize("options", [{"skip": ("image",)}, {"skip": ("jpg",)}, {"decoders": {"jpg": len}}])
+def test_labels_of_an_image_that_is_not_reduced_stay(tmp_path: Path, options: Any) -> None:
+    sample = Dataset(a_labelled(tmp_path / "a", "shown"), decode=SampleDecoder(min_side=8, **options))[0]
+
+    assert (type(sample.image) in (bytes, int), sample.boxes.tolist()) == (True, LABELS["boxes"])
+
+
+@pytest.mark.parametrize("skip", ["mask", "seg.png"])
+def test_mask_that_stays_bytes_refuses_min_side(tmp_path: Path, skip: str) -> None:
+    source = a_labelled(tmp_path / "a", "shown", mask=a_mask(64, 32))
+
+    with pytest.raises(UsageError, match=r"labels cannot follow: the mask stays bytes \(skip="):
+        Dataset(source, decode=SampleDecoder(min_side=8, skip=(skip,)))[0]
+
+
+def test_mask_by_an_own_decoder_shrinks_if_it_is_an_array(tmp_path: Path) -> None:
+    def read(data: bytes) -> Any:
+        return np.asarray(Image.open(io.BytesIO(data))).astype(np.int32)
+
+    source = a_labelled(tmp_path / "a", "shown", mask=a_mask(64, 32))
+
+    assert Dataset(source, decode=SampleDecoder(min_side=8, decoders={"seg.png": read}))[0].mask.shape == (8, 16)
+    with pytest.raises(FatalSampleError, match="the mask cannot follow: its decoder returned a int"):
+        Dataset(source, decode=SampleDecoder(min_side=8, decoders={"seg.png": len}))[0]
 
 
 def test_fingerprint_of_a_decoder_is_what_it_was() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from wdsctl.core.errors import UsageError
 from wdsctl.core.media.kinds import MAX_DECODABLE_BYTES, MAX_IMAGE_PIXELS
 from wdsctl.core.media.sniff import sniff
+from wdsctl.core.samples.stored_values import RAW_IMAGE_EXTENSION
 from wdsctl.core.samples.types import FieldKind
 from wdsctl.loader.decoding import guard, parts, pillow
 from wdsctl.loader.decoding.guard import CustomDecoders, DecodeFunction, guard_custom_decode, guard_decode
@@ -142,7 +143,7 @@ class SampleDecoder:
         adds the sample.
         """
         options = self._image_options if upright is None else self._image_options._replace(exif_orientation=upright)
-        if self._is_skipped(part, field):
+        if self.is_skipped(part, field):
             return parts.decode_raw
         own = guard.find_by_name(self.decoders, part)
         if own is None and self.guess_content and kind != "mask":
@@ -153,7 +154,7 @@ class SampleDecoder:
     def memory_for(self, part: str, kind: FieldKind = "any", field: str = "") -> BatchMemory | None:
         """Memory for the images of a batch, one per part and lane; None if this part does not become a tensor."""
         is_own = guard.find_by_name(self.decoders, part) or guard.find_by_content(self.decoders, "image")
-        if is_own or kind == "mask" or self._is_skipped(part, field) or self._image_options.spec.container != "torch":
+        if is_own or kind == "mask" or self.is_skipped(part, field) or self._image_options.spec.container != "torch":
             return None
         may_be_image = self.guess_content or parts.part_content_type(part, kind) == "image"
         return BatchMemory(image_dtype(self._image_options.spec)) if may_be_image else None
@@ -168,6 +169,18 @@ class SampleDecoder:
             "decoders": guard.custom_decoders_config(self.decoders),
             "skip": list(self.skip),
         }
+
+    def may_reduce(self, part: str, kind: FieldKind, field: str) -> bool:
+        """Whether `min_side` applies to a part: not if it is skipped, has a decoder of the user's, or is no file."""
+        is_file = parts.last_extension(part) != RAW_IMAGE_EXTENSION
+        return is_file and not (self.is_skipped(part, field) or self.has_custom_decoder(part, kind))
+
+    def has_custom_decoder(self, part: str, kind: FieldKind) -> bool:
+        content = parts.part_content_type(part, kind)
+        return bool(guard.find_by_name(self.decoders, part) or guard.find_by_content(self.decoders, content))
+
+    def is_skipped(self, part: str, field: str) -> bool:
+        return part in self.skip or bool(field and field in self.skip)
 
     def image_sizes(self, data: bytes, *, upright: bool) -> tuple[tuple[int, int], tuple[int, int]]:
         """(width, height) of an image in its file, and decoded. Raises what Pillow does for a bad header."""
@@ -185,9 +198,6 @@ class SampleDecoder:
     def _image_options(self) -> ImageDecodeOptions:
         spec = IMAGE_SPECS[self.image_decode]
         return ImageDecodeOptions(spec, self.max_pixels, self.exif_orientation or None, self.min_side or 0)
-
-    def _is_skipped(self, part: str, field: str) -> bool:
-        return part in self.skip or bool(field and field in self.skip)
 
     def _media_function(self, part: str) -> DecodeFunction:
         from wdsctl.loader.decoding.av.decoder import MediaPartDecoder

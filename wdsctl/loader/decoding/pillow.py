@@ -23,7 +23,7 @@ from wdsctl.core.media.png import retry_without_side_chunks
 from wdsctl.core.media.refusals import explain_refusal
 from wdsctl.core.media.sniff import PNG_SIGNATURE, sniff
 from wdsctl.core.samples.geometry import orient_pixels
-from wdsctl.loader.decoding.jpeg import jpeg_output_size, jpeg_reduction
+from wdsctl.loader.decoding.jpeg import jpeg_header_size, jpeg_reduction
 from wdsctl.loader.decoding.limits import check_pixel_count
 
 if TYPE_CHECKING:
@@ -183,15 +183,16 @@ def read_ids(data: bytes, options: ImageDecodeOptions) -> NDArray[np.int32]:
     return np.asarray(image).astype(np.int32)
 
 
+@retry_without_side_chunks
 def reduced_size(data: bytes, options: ImageDecodeOptions) -> tuple[int, int, int]:
     """(width, height, the factor by which it is decoded smaller) of an image in its file. Cost: 2 us for JPEG."""
-    size = jpeg_output_size(data, options._replace(min_side=0))
+    size = jpeg_header_size(data, options.max_pixels)
     if size is None:
         image = _identify_format(data)
         if image.format not in ("JPEG", "MPO"):
             return image.width, image.height, 1
-        size = image.height, image.width
-    return size[1], size[0], jpeg_reduction(data, *size, options.min_side)
+        size = image.height, image.width, image.mode
+    return size[1], size[0], jpeg_reduction(data, *size[:2], options.min_side)
 
 
 def _open_image(data: bytes, options: ImageDecodeOptions) -> ImageFile:

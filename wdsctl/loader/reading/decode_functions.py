@@ -13,7 +13,13 @@ from wdsctl.loader.decoding.decoder import SampleDecoder
 from wdsctl.loader.decoding.jpeg import DecodeThreads
 from wdsctl.loader.decoding.memory import BatchMemory
 from wdsctl.loader.decoding.parts import decode_raw
-from wdsctl.loader.reading.label_geometry import decode_with_size, is_upright, must_shrink_labels, shrink_labels
+from wdsctl.loader.reading.label_geometry import (
+    decode_mask_that_follows,
+    decode_with_size,
+    is_upright,
+    must_shrink_labels,
+    shrink_labels,
+)
 from wdsctl.loader.reading.layout import NO_CLASSES, CompiledLayout, DecodeFunction, compile_layout
 from wdsctl.loader.samples import find_sample_factory
 
@@ -55,11 +61,14 @@ class DecodeFunctions:
             function_for = partial(self, upright=upright)
             classes = self.sample_classes
             return compile_layout(names, config, function_for, where, decoder=self._decoder, sample_classes=classes)
-        with_size = partial(decode_with_size, decoder=self._decoder, upright=upright)
+        size_image = partial(decode_with_size, decoder=self._decoder, upright=upright)
+        follow_mask = partial(decode_mask_that_follows, decoder=self._decoder, where=where)
 
         def sized_function_for(part: str, kind: FieldKind, field: str) -> DecodeFunction | None:
             function = self(part, kind, field, upright=upright)
-            return with_size(function or decode_raw) if field == "image" else function
+            if field == "image":
+                return size_image(function, part, kind)
+            return follow_mask(function, part) if field == "mask" else function
 
         classes = self.sample_classes
         return compile_layout(names, config, sized_function_for, where, wrap=shrink_labels, sample_classes=classes)

@@ -14,8 +14,9 @@ import torch
 from wdsctl.core.dataset.config import DatasetConfig
 from wdsctl.core.errors import SampleFailed, UsageError
 from wdsctl.core.samples.geometry import CannotFollow, PictureChange, change_mask, follow_json
-from wdsctl.core.samples.types import GEOMETRY_FIELDS, has_geometry
+from wdsctl.core.samples.types import GEOMETRY_FIELDS, FieldKind, has_geometry
 from wdsctl.loader.decoding.decoder import SampleDecoder
+from wdsctl.loader.runtime.failures import FatalSampleError
 from wdsctl.loader.runtime.logs import logger
 from wdsctl.loader.samples import BASE_FIELDS
 
@@ -66,11 +67,17 @@ def must_shrink_labels(decoder: SampleDecoder, config: DatasetConfig, where: str
     names = [name for name in config.field_map if name in GEOMETRY_FIELDS or name == "mask"]
     if config.sample_type not in _SHRINKING_TYPES:
         reason = f"the form of {names[0]} of {config.sample_type} is not known"
+    elif sum(path == config.field_map.get("image") for path in config.field_map.values()) > 1:
+        reason = "several fields have the image"
     elif "boxes" in config.field_map and "box_format" not in config.field_map:
         reason = "dataset.yaml maps no box_format, which says what the numbers of boxes are"
     else:
         return True
-    raise UsageError(
+    raise _cannot_follow_error(reason, where)
+
+
+def _cannot_follow_error(reason: str, where: str) -> UsageError:
+    return UsageError(
         f"min_side shrinks images, and their labels cannot follow: {reason}",
         where=where,
         hint="omit min_side; or remove `drawn_on` from dataset.yaml to get labels as they are",
@@ -78,23 +85,59 @@ def must_shrink_labels(decoder: SampleDecoder, config: DatasetConfig, where: str
 
 
 def decode_with_size(
-    decode: Callable[[bytes], Any], decoder: SampleDecoder, *, upright: bool | None
-) -> Callable[[bytes], ShrunkImage]:
-    """`decode`, with the sizes that labels need. Cost: 2 us per JPEG, or 60 us with EXIF."""
+    decode: Callable[[bytes], Any] | None, part: str, kind: FieldKind, *, decoder: SampleDecoder, upright: bool | None
+) -> Callable[[bytes], Any] | None:
+    """`decode`, with the sizes that labels need. Cost: 2 us per JPEG, or 60 us with EXIF.
+
+    Returns `decode` itself if `min_side` does not apply to the part: its labels stay as they are.
+    """
+    if decode is None or not decoder.may_reduce(part, kind, "image"):
+        return decode
+    decode_image = decode
 
     def decoded(data: bytes) -> ShrunkImage:
-        image = decode(data)
+        image = decode_image(data)
         return ShrunkImage(image, *decoder.image_sizes(data, upright=bool(upright)))
 
     return decoded
 
 
+def decode_mask_that_follows(
+    decode: Callable[[bytes], Any] | None, part: str, *, decoder: SampleDecoder, where: str
+) -> Callable[[bytes], Any]:
+    """`decode`, whose masks can shrink with their image. Raises UsageError for masks that stay bytes.
+
+    A decoder of the user's that returns no array raises FatalSampleError, as every mask would fail.
+    """
+    if decode is None:
+        raise _cannot_follow_error(f"the mask stays bytes (skip={decoder.skip})", where)
+    if not decoder.has_custom_decoder(part, "mask"):
+        return decode
+    decode_own = decode
+
+    def decoded(data: bytes) -> Any:
+        mask = decode_own(data)
+        if isinstance(mask, (np.ndarray, torch.Tensor)) and mask.ndim == 2:
+            return mask
+        raise FatalSampleError(
+            f"min_side shrinks images, and the mask cannot follow: its decoder returned a {type(mask).__name__}",
+            where=f"part '{part}'",
+            hint="return an array or tensor (height, width) of ids from this decoder, or omit min_side",
+        )
+
+    return decoded
+
+
 def shrink_labels(build: Callable[..., Any], fields: Sequence[str]) -> Callable[..., Any]:
-    """`build` for samples whose value of `image` is a `ShrunkImage`: the other fields shrink with it."""
+    """`build` for samples whose value of `image` may be a `ShrunkImage`: the other fields then shrink with it."""
+    if "image" not in fields:
+        return build
     image_at, first = fields.index("image"), len(BASE_FIELDS)
 
     def built(*values: Any) -> Any:
         base, own = values[:first], list(values[first:])
+        if not isinstance(own[image_at], ShrunkImage):
+            return build(*values)
         own[image_at], full_size, size = own[image_at]
         if size != full_size:
             own = _shrink(dict(zip(fields, own, strict=True)), PictureChange(full_size, 1, size))
