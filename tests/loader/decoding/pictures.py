@@ -125,3 +125,50 @@ def a_lossless_jpeg(picture: NDArray[np.uint8], *, bits: int = 8, adobe: bool = 
         + scan
         + b"\xff\xd9"
     )
+
+
+def a_tiff(
+    values: NDArray[Any],
+    photometric: int,
+    *,
+    order: str = "<",
+    planar: bool = False,
+    tile: int = 0,
+    deflate: bool = False,
+    packed: bytes = b"",
+    tags: dict[int, tuple[int, ...]] | None = None,
+) -> bytes:
+    """A TIFF of (height, width) or (height, width, channels) in strips of 8 rows, or square tiles.
+
+    `packed`: the pixels, for numbers of bits that numpy lacks. `tags`: other tags, which may replace those of `values`.
+    """
+    height, width = values.shape[:2]
+    cube = values.reshape(height, width, -1).astype(values.dtype.newbyteorder(order))  # type: ignore[arg-type]
+    planes = [cube[..., i : i + 1] for i in range(cube.shape[2])] if planar else [cube]
+    side = (tile, tile) if tile else (8, width)
+    blocks = [packed] if packed else []
+    for plane in planes if not packed else ():
+        for y, x in ((y, x) for y in range(0, height, side[0]) for x in range(0, width, side[1])):
+            block = plane[y : y + side[0], x : x + side[1]]
+            if tile:
+                block = np.pad(block, ((0, tile - block.shape[0]), (0, tile - block.shape[1]), (0, 0)))
+            blocks.append(zlib.compress(block.tobytes()) if deflate else block.tobytes())
+    sizes = [len(block) for block in blocks]
+    offsets = [8 + sum(sizes[:i]) for i in range(len(blocks))]
+    entries: dict[int, tuple[int, ...]] = {256: (width,), 257: (height,), 259: (8 if deflate else 1,)}
+    entries |= {258: (8 * values.dtype.itemsize,) * cube.shape[2], 262: (photometric,), 277: (cube.shape[2],)}
+    entries |= {284: (2 if planar else 1,)}
+    entries |= {322: (tile,), 323: (tile,), 324: tuple(offsets), 325: tuple(sizes)} if tile else {}
+    entries |= {} if tile else {273: tuple(offsets), 278: (height if packed else 8,), 279: tuple(sizes)}
+    entries |= tags or {}
+    at = 8 + sum(sizes)
+    values_at, rows, more = at + 2 + 12 * len(entries) + 4, b"", b""
+    for tag, numbers in sorted(entries.items()):
+        kind, letter = (4, "I") if tag in (256, 257, 273, 278, 279, 324, 325) else (3, "H")
+        data = struct.pack(f"{order}{len(numbers)}{letter}", *numbers)
+        short = data.ljust(4, b"\0") if len(data) <= 4 else struct.pack(f"{order}I", values_at + len(more))
+        more += b"" if len(data) <= 4 else data
+        rows += struct.pack(f"{order}HHI", tag, kind, len(numbers)) + short
+    magic = b"MM\0*" if order == ">" else b"II*\0"
+    count = struct.pack(f"{order}H", len(entries))
+    return magic + struct.pack(f"{order}I", at) + b"".join(blocks) + count + rows + bytes(4) + more

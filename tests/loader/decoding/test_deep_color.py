@@ -84,13 +84,13 @@ def test_read_deep_color_refuses_pixels_that_differ_from_pillow() -> None:
     image = Image.fromarray(np.zeros((9, 11, 3), np.uint8))
     image.format = "PNG"
 
-    with pytest.raises(ValueError, match=r"return different pixels.*torchrgb8"):
+    with pytest.raises(ValueError, match=r"two readers return different pixels.*torchrgb8"):
         pillow.read_deep_color(a_deep_png(deep(3)), image)
 
 
 def test_read_deep_color_refuses_files_ffmpeg_cannot_read() -> None:
     image = Image.fromarray(np.zeros((20, 30, 3), np.uint8))
-    image.format = "TIFF"
+    image.format = "PNG"
 
     with pytest.raises(ValueError, match="cannot read its 16 bits per channel"):
-        pillow.read_deep_color(a_png(), image)
+        pillow.read_deep_color(a_jpeg(), image)

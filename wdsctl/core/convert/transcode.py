@@ -28,7 +28,14 @@ from wdsctl.core.convert.parts import (
     replace_extension,
 )
 from wdsctl.core.errors import SampleFailed
-from wdsctl.core.media.image import TRANSPOSE_OF_ORIENTATION, exif_orientation, pillow_formats, stored_size
+from wdsctl.core.media.corrections import correct_reading, full_range_gray
+from wdsctl.core.media.image import (
+    SIXTEEN_BITS_IN_I,
+    TRANSPOSE_OF_ORIENTATION,
+    exif_orientation,
+    pillow_formats,
+    stored_size,
+)
 from wdsctl.core.media.jpeg import is_scalable_jpeg
 from wdsctl.core.media.kinds import MAX_IMAGE_PIXELS
 from wdsctl.core.media.png import retry_without_side_chunks
@@ -97,6 +104,7 @@ def transcode_image(name: str, data: bytes, options: ImageTranscodeOptions) -> t
         image: Image.Image = Image.open(io.BytesIO(data), formats=pillow_formats())
         if image.width * image.height > MAX_IMAGE_PIXELS:
             raise ValueError(f"the image has {image.width} x {image.height} pixels; {MAX_IMAGE_PIXELS:,} are allowed")
+        correct_reading(image)
         side = options.max_side or max(image.size)
         if not options.format_name and max(image.size) <= side:
             return name, data
@@ -163,18 +171,20 @@ def transcode_mask(data: bytes, change: PictureChange) -> bytes:
 def _convert_image(
     image: Image.Image, data: bytes, image_format: str, side: int, options: ImageTranscodeOptions
 ) -> bytes:
+    has_range = image.mode.startswith("I;16") or (image.mode == "I" and image.format in SIXTEEN_BITS_IN_I)
     profile, exif = image.info.get("icc_profile"), image.info.get("exif")
     if max(image.size) > side and options.format_name != "png" and is_scalable_jpeg(data):
         scale = side / max(image.size)
         image.draft(None, (max(1, round(image.width * scale)) * 2, max(1, round(image.height * scale)) * 2))
     image.load()
+    image = full_range_gray(image)
     if exif and not exif.startswith(_EXIF_PREFIX):  # WebP omits the prefix, JPEG needs it
         exif = _EXIF_PREFIX + exif
     if options.orientation == "apply":
         transpose = TRANSPOSE_OF_ORIENTATION.get(exif_orientation(image))  # `load` rotates TIFF, and removes its tag
         exif = _exif_without_orientation(image) if exif else None
         image = image.transpose(transpose) if transpose is not None else image
-    image = _to_supported_mode(image, image_format)
+    image = _to_supported_mode(image, image_format, has_range=has_range)
     if max(image.size) > side:
         scale = side / max(image.size)
         size = max(1, round(image.width * scale)), max(1, round(image.height * scale))
@@ -198,20 +208,22 @@ def _encode_image(image: Image.Image, image_format: str, quality: int, metadata:
     return file.getvalue()
 
 
-def _to_supported_mode(image: Image.Image, image_format: str) -> Image.Image:
-    """Convert the image to a mode that the format supports. Raises ValueError for pixels of more than 16 bits."""
-    if image.mode in ("I;16B", "I;16L"):  # of TIFF; Pillow converts them directly to 8 bits only
+def _to_supported_mode(image: Image.Image, image_format: str, *, has_range: bool) -> Image.Image:
+    """Convert the image to a mode that the format supports. Raises ValueError for pixels of more than 16 bits.
+
+    `has_range`: whether black and white of the modes I;16 and I are known: they are 0 and 65,535.
+    """
+    if image.mode in ("I", "F") and not has_range:
+        kind = "PNG does not support" if image_format == "png" else "have no defined value range"
+        raise ValueError(f"an image of mode {image.mode} has 32 bits per pixel, which {kind}")
+    if image.mode in ("I;16B", "I;16L", "I"):  # of TIFF and PPM; Pillow converts them directly to 8 bits only
         image = image.convert("I").convert("I;16")
     if image_format == "png":
-        return image if image.mode in ("1", "L", "LA", "P", "RGB", "RGBA", "I;16") else _to_png_mode(image)
-    if image.mode in ("I", "I;16"):
-        if image.getextrema()[1] > 65_535:  # type: ignore[operator]
-            raise ValueError(
-                f"an image of mode {image.mode} has more than 16 bits per pixel and no defined value range"
-            )
+        png_modes = ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")
+        is_other = image.mode not in png_modes
+        return image.convert("RGBA" if image.mode in ("PA", "RGBa", "La") else "RGB") if is_other else image
+    if image.mode == "I;16":
         image = image.convert("I").point(lambda value: value / 256).convert("L")
-    if image.mode in ("F", "I"):
-        raise ValueError(f"an image of mode {image.mode} has 32 bits per pixel and no defined value range")
     has_alpha = image.mode in ("LA", "PA", "RGBA", "RGBa", "La") or "transparency" in image.info
     if image_format == "webp":
         return image.convert("RGBA" if has_alpha else "RGB")
@@ -220,14 +232,6 @@ def _to_supported_mode(image: Image.Image, image_format: str) -> Image.Image:
         background = Image.new("RGBA", foreground.size, "white")
         return Image.alpha_composite(background, foreground).convert("RGB")
     return image if image.mode == "L" else image.convert("L" if image.mode == "1" else "RGB")
-
-
-def _to_png_mode(image: Image.Image) -> Image.Image:
-    if image.mode == "I" and image.format == "PPM":  # Pillow reads its 16 bits into 32
-        return image.convert("I;16")
-    if image.mode in ("I", "F"):
-        raise ValueError(f"an image of mode {image.mode} has 32 bits per pixel, which PNG does not support")
-    return image.convert("RGBA" if image.mode in ("PA", "RGBa", "La") else "RGB")
 
 
 def _exif_without_orientation(image: Image.Image) -> bytes | None:

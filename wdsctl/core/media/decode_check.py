@@ -21,6 +21,7 @@ from av.video.stream import VideoStream
 from PIL import Image, UnidentifiedImageError
 
 from wdsctl.core.media.byte_range import ByteRangeFile
+from wdsctl.core.media.corrections import correct_reading
 from wdsctl.core.media.image import BAD_HEADER_ERRORS, pillow_formats
 from wdsctl.core.media.kinds import MAX_IMAGE_PIXELS
 from wdsctl.core.media.png import retry_without_side_chunks
@@ -84,6 +85,7 @@ def _check_image_decodes(data: bytes, max_pixels: int) -> DecodeVerdict:
         image = Image.open(io.BytesIO(data), formats=pillow_formats())
     except Image.DecompressionBombError:
         return DecodeVerdict("too large", f"the image has more than {max_pixels:,} pixels")
+    correct_reading(image)
     if image.width * image.height > max_pixels:
         return DecodeVerdict("too large", f"the image has {image.width} x {image.height} pixels, above {max_pixels:,}")
     doubt = _strict_reader_doubt(data, image)

@@ -118,6 +118,9 @@ BAD_HEADER_ERRORS: tuple[type[Exception], ...] = (
     *(struct.error, zlib.error, Image.DecompressionBombError),
 )
 
+#: Formats whose mode I has 16 bits in some releases of Pillow. Other images of 32 bits per pixel have no defined range.
+SIXTEEN_BITS_IN_I = ("PNG", "PPM")
+
 _SIDEWAYS_ORIENTATIONS = range(5, 9)  # orientations that swap width and height
 
 #: EXIF orientation -> what turns the stored pixels upright; orientation 1 is upright.

@@ -84,6 +84,7 @@ def encode_jpeg(image: RgbImage) -> bytes:
 def _decode_image(source: ByteRangeFile, format_name: str, width: int, height: int) -> Image.Image | Unreadable:
     from PIL import ImageOps
 
+    from wdsctl.core.media.corrections import correct_reading, full_range_gray
     from wdsctl.core.media.image import BAD_HEADER_ERRORS, PILLOW_READERS, open_with_reader
     from wdsctl.core.media.jpeg import is_scalable_jpeg
     from wdsctl.core.media.png import is_side_chunk_error, without_side_chunks
@@ -104,7 +105,9 @@ def _decode_image(source: ByteRangeFile, format_name: str, width: int, height: i
                 return Unreadable(reason=f"{image.width}x{image.height} pixels are too many for a thumbnail")
             if image.format == "JPEG" and is_scalable_jpeg(_read_head(source)):
                 image.draft("RGB", (2 * width, 2 * height))
-            return ImageOps.exif_transpose(image)
+            correct_reading(image)
+            image.load()
+            return ImageOps.exif_transpose(full_range_gray(image))
         except ImportError:
             return Unreadable(reason=f"the installed Pillow cannot decode {format_name}")
         except BAD_HEADER_ERRORS:

@@ -1,7 +1,7 @@
 """Decoding with Pillow: every image that is not a plain JPEG; 16-bit color; EXIF orientation.
 
-Of PNG and TIFF with 16 bits per channel Pillow keeps the upper 8, so FFmpeg reads the pixels. Pillow still decides
-which files are accepted, and its 8 bits must equal the upper half of what FFmpeg reads.
+Of PNG and TIFF with 16 bits per channel Pillow keeps the upper 8, so FFmpeg reads PNG, and `deep_tiff` TIFF. Pillow
+still decides which files are accepted, and its 8 bits must equal the upper half of the others.
 
 Broken EXIF says nothing about the pixels: an image whose orientation cannot be read stays as it is stored.
 """
@@ -14,10 +14,12 @@ import zlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from PIL import ExifTags, Image, UnidentifiedImageError
+from PIL import Image, TiffImagePlugin, UnidentifiedImageError
 
 from wdsctl.core.errors import SampleFailed
-from wdsctl.core.media.image import TRANSPOSE_OF_ORIENTATION, exif_orientation, pillow_formats
+from wdsctl.core.media.corrections import correct_reading, full_range_gray
+from wdsctl.core.media.deep_tiff import read_deep_tiff
+from wdsctl.core.media.image import SIXTEEN_BITS_IN_I, TRANSPOSE_OF_ORIENTATION, exif_orientation, pillow_formats
 from wdsctl.core.media.kinds import decoder_package, has_reader
 from wdsctl.core.media.png import retry_without_side_chunks
 from wdsctl.core.media.refusals import explain_refusal
@@ -60,28 +62,37 @@ def transpose_image(image: Image.Image, orientation: int) -> Image.Image:
     return image if turn is None else image.transpose(turn)
 
 
-FFMPEG_CODECS = {"PNG": "png", "TIFF": "tiff"}
-
 #: FFmpeg's packed pixel formats, without the suffix `le` or `be` -> channels
 _PIXEL_FORMAT_CHANNELS = {"ya16": 2, "rgb48": 3, "rgba64": 4}
 
 
 def has_deep_color(image: ImageFile) -> bool:
     """Whether an image that is opened and not loaded has more than the 8 bits per channel that Pillow returns."""
+    if image.mode not in ("RGB", "RGBA"):
+        return False
+    if image.format == "TIFF":
+        return bool(getattr(image, "tag_v2", {}).get(TiffImagePlugin.BITSPERSAMPLE, (8,))[0] == 16)
     raw = [tile.args if isinstance(tile.args, str) else tile.args[0] for tile in image.tile if tile.args]
-    return image.format in FFMPEG_CODECS and image.mode in ("RGB", "RGBA") and any(";16" in str(each) for each in raw)
+    return image.format == "PNG" and any(";16" in str(each) for each in raw)
 
 
-def read_deep_color(data: bytes, image: Image.Image) -> NDArray[np.uint16]:
-    """uint16 (height, width, 3 or 4) of a file that Pillow loaded as `image`. Raises ValueError if they disagree."""
-    colors = _decode_with_ffmpeg(data, FFMPEG_CODECS[str(image.format)])
+def read_deep_color(data: bytes, image: Image.Image, orientation: int = 1) -> NDArray[np.uint16]:
+    """uint16 (height, width, 3 or 4) of a file that Pillow loaded as `image`, and turned by this `orientation`.
+
+    Raises ValueError if they disagree.
+    """
+    if image.format == "TIFF":
+        tags = image.tag_v2  # type: ignore[attr-defined]
+        if tags.get(TiffImagePlugin.EXTRASAMPLES, (0,))[0] == _MULTIPLIED_ALPHA:
+            raise _unreadable_error("its colors are multiplied with its alpha")
+        colors = read_deep_tiff(data, tags)
+    else:
+        colors = _decode_with_ffmpeg(data, "png")
     if colors.shape[2] == 2:
         colors = colors[..., (0, 0, 0, 1)]
-    colors = colors[..., : len(image.getbands())]
-    # Pillow applies the orientation of TIFF when it loads it, and FFmpeg does not.
-    colors = orient_pixels(colors, int(getattr(image, "tag_v2", {}).get(ExifTags.Base.Orientation) or 1))
+    colors = orient_pixels(colors[..., : len(image.getbands())], orientation)
     if not np.array_equal(colors >> 8, np.asarray(image)):
-        raise _unreadable_error("Pillow and FFmpeg return different pixels")
+        raise _unreadable_error("two readers return different pixels")
     return colors
 
 
@@ -115,6 +126,9 @@ def _unreadable_error(reason: str) -> ValueError:
     return ValueError(f"cannot read its 16 bits per channel ({reason}); use 8 bits, such as image_decode='torchrgb8'")
 
 
+#: Value of the tag ExtraSamples.
+_MULTIPLIED_ALPHA = 1
+
 #: The formats whose plugins Pillow imports with the first image.
 COMMON_FORMATS = ("JPEG", "PNG", "GIF", "BMP", "DIB", "PPM")
 
@@ -124,16 +138,14 @@ IMAGE_DECODE_ERRORS: tuple[type[Exception], ...] = (
     *(struct.error, zlib.error, Image.DecompressionBombError),
 )
 
-#: Formats whose mode I has 16 bits in some releases of Pillow. Other images of 32 bits per pixel have no defined range.
-SIXTEEN_BITS_IN_I = ("PNG", "PPM")
-
 
 @retry_without_side_chunks
 def read_image(data: bytes, options: ImageDecodeOptions) -> Image.Image:
     """Pillow's image in its own mode; of an animation the first frame. Raises IMAGE_DECODE_ERRORS."""
     image = _open_image(data, options)
     turned = _load(image, options)
-    return orient_image(image) if options.exif_orientation else transpose_image(image, turned)
+    full = full_range_gray(image)
+    return orient_image(full) if options.exif_orientation else transpose_image(full, turned)
 
 
 @retry_without_side_chunks
@@ -144,12 +156,15 @@ def read_pixels(data: bytes, options: ImageDecodeOptions) -> NDArray[Any]:
     Raises ValueError for 32 bits per channel, and IMAGE_DECODE_ERRORS for damaged files.
     """
     image = _open_image(data, options)
+    stored_as = exif_orientation(image) if image.format == "TIFF" else 1  # Pillow turns it, and forgets how
     # The transparent color of a 16-bit image has 16 bits: it equals nothing in the 8 bits that Pillow reads.
     needs_depth = options.spec.depth != "uint8" or (options.spec.mode == "RGBA" and "transparency" in image.info)
     keeps_depth = needs_depth and has_deep_color(image)
     turned = _load(image, options)
     if keeps_depth:
-        pixels = _convert_mode(read_deep_color(data, image), options.spec.mode, image.info.get("transparency"))
+        pixels = _convert_mode(
+            read_deep_color(data, image, stored_as), options.spec.mode, image.info.get("transparency")
+        )
     else:
         pixels = image_pixels(image, options.spec.mode)
     return orient_pixels(pixels, exif_orientation(image) if options.exif_orientation else turned)
@@ -206,6 +221,12 @@ def _open_image(data: bytes, options: ImageDecodeOptions) -> ImageFile:
 
 
 def _identify_format(data: bytes) -> ImageFile:
+    image = _open_format(data)
+    correct_reading(image)
+    return image
+
+
+def _open_format(data: bytes) -> ImageFile:
     try:
         return Image.open(io.BytesIO(data), formats=COMMON_FORMATS)
     except UnidentifiedImageError:
@@ -227,6 +248,7 @@ def _identify_format(data: bytes) -> ImageFile:
 def image_pixels(image: Image.Image, mode: str) -> NDArray[Any]:
     """The pixels of a loaded image in this mode: see `read_pixels`."""
     if is_deep_gray(image):
+        image = full_range_gray(image)
         gray = np.asarray(image).astype(np.uint16)[..., None]
         return _convert_mode(gray, mode, image.info.get("transparency"))
     if image.mode in ("I", "F"):
