@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from tests.build import an_image
-from tests.loader.decoding.pictures import a_lossless_jpeg
+from tests.loader.decoding.pictures import a_lossless_jpeg, a_tiff
 from wdsctl.core.convert.parts import (
     AudioTranscodeOptions,
     ImageTranscodeOptions,
@@ -69,6 +69,22 @@ def test_lossless_jpeg_is_made_smaller_from_all_its_pixels() -> None:
     lossless = a_lossless_jpeg(np.full((64, 96, 3), 77, np.uint8), adobe=True)
     small = open_image(transcode_image("jpg", lossless, ImageTranscodeOptions(max_side=12))[1])
     assert (small.size, small.getpixel((5, 5))) == ((12, 8), (77, 77, 77))
+
+
+@pytest.mark.parametrize("form", ["jpeg", "webp", "png"])
+@pytest.mark.parametrize("dtype", [np.int16, np.int32, np.float32])
+def test_numbers_without_a_range_become_no_image(form: str, dtype: Any) -> None:
+    numbers = a_tiff(np.full((8, 8), 1800, dtype), 1, tags={339: (3 if dtype is np.float32 else 2,)})
+    with pytest.raises(ValueError, match="has no defined range of values"):
+        transcode_image("tif", numbers, ImageTranscodeOptions(form))
+
+
+def test_channel_without_a_name_is_not_blended() -> None:
+    pixels = np.full((8, 8, 4), (10, 20, 30, 40), np.uint8)
+    unnamed, alpha = a_tiff(pixels, 2), a_tiff(pixels, 2, tags={338: (2,)})
+    for data, expected in ((unnamed, (10, 20, 30)), (alpha, (217, 218, 220))):
+        image = open_image(transcode_image("tif", data, ImageTranscodeOptions("jpeg", 100))[1])
+        assert np.abs(np.asarray(image)[0, 0].astype(int) - expected).max() <= 2
 
 
 @pytest.mark.parametrize("form", ["GIF", "BMP", "TIFF"])

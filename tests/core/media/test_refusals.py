@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.loader.decoding import pictures
 from wdsctl.core.errors import SampleFailed
 from wdsctl.core.media.byte_range import ByteRangeFile
 from wdsctl.core.media.decode_check import check_image_decodes
@@ -58,6 +59,49 @@ def test_picture_that_pillow_refuses_has_its_true_cause_everywhere(part: str, da
     assert check_image_decodes(data) == ("broken", cause)
     with pytest.raises(SampleFailed, match=cause):
         SampleDecoder()(part, data)
+
+
+GRAY = np.zeros((8, 8), np.uint16)
+ODD_TIFFS: list[tuple[str, bytes]] = [
+    ("4 channels with 16 bits unsigned", pictures.a_tiff(np.zeros((8, 8, 4), np.uint16), 1)),
+    ("2 channels with 8 bits unsigned", pictures.a_tiff(np.zeros((8, 8, 2), np.uint8), 1)),
+    ("2 channels with 16 bits unsigned", pictures.a_tiff(np.zeros((8, 8, 2), np.uint16), 1, tags={338: (2,)})),
+    ("1 channel with 16 bits unsigned whose 0 is white in big-endian order", pictures.a_tiff(GRAY, 0, order=">")),
+    ("1 channel with 10 bits unsigned", pictures.a_tiff(GRAY, 1, packed=bytes(80), tags={258: (10,)})),
+    ("1 channel with 14 bits unsigned", pictures.a_tiff(GRAY, 1, packed=bytes(112), tags={258: (14,)})),
+    ("3 channels with 12 bits unsigned", pictures.a_tiff(GRAY, 2, packed=bytes(288), tags={258: (12,) * 3, 277: (3,)})),
+    ("3 channels with 5 and 6 bits unsigned", pictures.a_tiff(GRAY, 2, tags={258: (5, 6, 5), 277: (3,)})),
+    ("1 channel with 32 bits unsigned in big-endian order", pictures.a_tiff(GRAY.astype(np.uint32), 1, order=">")),
+    ("1 channel with 32 bits floating-point in LogL", pictures.a_tiff(GRAY.astype("f4"), 32844, tags={339: (3,)})),
+    ("1 channel with 16 bits unsigned as palette indices", pictures.a_tiff(GRAY, 3)),
+    (
+        "4 channels with 8 bits unsigned in separate planes",
+        pictures.a_tiff(np.zeros((8, 8, 4), np.uint8), 2, planar=True, tags={338: (0,)}),
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "data"), ODD_TIFFS, ids=[kind for kind, _ in ODD_TIFFS])
+def test_tiff_of_a_kind_that_pillow_lacks_is_not_called_damaged(kind: str, data: bytes) -> None:
+    assert explain_refusal(data) == f"it is a TIFF of {kind}, which Pillow does not read"
+    with pytest.raises(SampleFailed, match=f"a TIFF of {kind}, which Pillow"):
+        SampleDecoder()("tif", data)
+
+
+def test_jpeg_of_two_channels_and_wrong_checksum_of_png_are_named() -> None:
+    two = pictures.a_lossless_jpeg(np.zeros((8, 8, 2), np.uint8))
+    png = pictures.a_png()
+    at = png.index(b"IDAT") - 4
+    text = pictures.png_chunk(b"tEXt", b"a\0b")
+
+    assert explain_refusal(two) == "it is a lossless JPEG of 2 channels, which Pillow does not read"
+    with pytest.raises(SampleFailed, match="the checksum of its chunk tEXt is wrong"):
+        SampleDecoder()("png", png[:at] + text[:-1] + b"?" + png[at:])
+
+
+def test_signed_16_bits_are_called_so() -> None:
+    with pytest.raises(SampleFailed, match="an image of signed 16 bits per pixel has no defined range of values"):
+        SampleDecoder()("tif", pictures.a_tiff(GRAY.astype(np.int16), 1, tags={339: (2,)}))
 
 
 @pytest.mark.parametrize(

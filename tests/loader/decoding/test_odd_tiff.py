@@ -93,9 +93,16 @@ def test_12_bit_gray_fills_the_range() -> None:
     assert np.array_equal(decode("pil", data), decode("l16", data))
 
 
-def test_signed_8_bits_are_refused() -> None:
-    with pytest.raises(SampleFailed, match="a TIFF of signed 8 bits per pixel, which Pillow reads as unsigned"):
-        decode("l8", a_tiff(np.zeros((8, 8), np.int8), 1, tags={339: (2,)}))
+@pytest.mark.parametrize("layout", [each for each in LAYOUTS if not each["planar"]], ids=str)
+def test_signed_8_bits_have_no_range(layout: dict[str, Any]) -> None:
+    values = np.arange(-60, 4, dtype=np.int8).reshape(8, 8)
+    data = a_tiff(values, 1, tags={339: (2,)}, **layout)
+
+    with pytest.raises(SampleFailed, match="an image of signed 8 bits per pixel has no defined range of values"):
+        decode("l8", data)
+    assert np.array_equal(decode("pil", data), values)
+    mask = SampleDecoder().function_for("tif", kind="mask")(data)
+    assert np.array_equal(mask, values)
 
 
 @pytest.mark.parametrize("bits", [1, 2, 4, 8])

@@ -28,14 +28,8 @@ from wdsctl.core.convert.parts import (
     replace_extension,
 )
 from wdsctl.core.errors import SampleFailed
-from wdsctl.core.media.corrections import correct_reading, full_range_gray
-from wdsctl.core.media.image import (
-    SIXTEEN_BITS_IN_I,
-    TRANSPOSE_OF_ORIENTATION,
-    exif_orientation,
-    pillow_formats,
-    stored_size,
-)
+from wdsctl.core.media.corrections import check_range, correct_reading, full_range_gray, has_unnamed_channel
+from wdsctl.core.media.image import TRANSPOSE_OF_ORIENTATION, exif_orientation, pillow_formats, stored_size
 from wdsctl.core.media.jpeg import is_scalable_jpeg
 from wdsctl.core.media.kinds import MAX_IMAGE_PIXELS
 from wdsctl.core.media.png import retry_without_side_chunks
@@ -171,20 +165,21 @@ def transcode_mask(data: bytes, change: PictureChange) -> bytes:
 def _convert_image(
     image: Image.Image, data: bytes, image_format: str, side: int, options: ImageTranscodeOptions
 ) -> bytes:
-    has_range = image.mode.startswith("I;16") or (image.mode == "I" and image.format in SIXTEEN_BITS_IN_I)
+    check_range(image)
+    drops_channel = image_format == "jpeg" and has_unnamed_channel(image)
     profile, exif = image.info.get("icc_profile"), image.info.get("exif")
     if max(image.size) > side and options.format_name != "png" and is_scalable_jpeg(data):
         scale = side / max(image.size)
         image.draft(None, (max(1, round(image.width * scale)) * 2, max(1, round(image.height * scale)) * 2))
     image.load()
-    image = full_range_gray(image)
+    image = image.convert("RGB") if drops_channel else full_range_gray(image)
     if exif and not exif.startswith(_EXIF_PREFIX):  # WebP omits the prefix, JPEG needs it
         exif = _EXIF_PREFIX + exif
     if options.orientation == "apply":
         transpose = TRANSPOSE_OF_ORIENTATION.get(exif_orientation(image))  # `load` rotates TIFF, and removes its tag
         exif = _exif_without_orientation(image) if exif else None
         image = image.transpose(transpose) if transpose is not None else image
-    image = _to_supported_mode(image, image_format, has_range=has_range)
+    image = _to_supported_mode(image, image_format)
     if max(image.size) > side:
         scale = side / max(image.size)
         size = max(1, round(image.width * scale)), max(1, round(image.height * scale))
@@ -208,14 +203,8 @@ def _encode_image(image: Image.Image, image_format: str, quality: int, metadata:
     return file.getvalue()
 
 
-def _to_supported_mode(image: Image.Image, image_format: str, *, has_range: bool) -> Image.Image:
-    """Convert the image to a mode that the format supports. Raises ValueError for pixels of more than 16 bits.
-
-    `has_range`: whether black and white of the modes I;16 and I are known: they are 0 and 65,535.
-    """
-    if image.mode in ("I", "F") and not has_range:
-        kind = "PNG does not support" if image_format == "png" else "have no defined value range"
-        raise ValueError(f"an image of mode {image.mode} has 32 bits per pixel, which {kind}")
+def _to_supported_mode(image: Image.Image, image_format: str) -> Image.Image:
+    """Convert the image to a mode that the format supports. The modes I;16 and I have 16 bits from black to white."""
     if image.mode in ("I;16B", "I;16L", "I"):  # of TIFF and PPM; Pillow converts them directly to 8 bits only
         image = image.convert("I").convert("I;16")
     if image_format == "png":

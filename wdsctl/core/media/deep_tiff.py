@@ -44,7 +44,7 @@ def _read_gray(data: bytes, tags: Any, channels: int, plane: tuple[int, int]) ->
 
     Cost: that of decoding the file by Pillow.
     """
-    view = {
+    view: dict[int, tuple[int, ...]] = {
         Tiff.IMAGEWIDTH: (tags[Tiff.IMAGEWIDTH] * channels,),
         Tiff.IMAGELENGTH: (tags[Tiff.IMAGELENGTH],),
         Tiff.BITSPERSAMPLE: (16,),

@@ -77,3 +77,17 @@ def _is_kept(kind: bytes, body: bytes) -> bool:
     except zlib.error:
         return True  # Pillow ignores it
     return len(unpacked) <= _MAX_UNPACKED_BYTES
+
+
+def find_wrong_chunk(data: bytes) -> str:
+    """The name of the first chunk before the pixels whose checksum is wrong; empty if there is none."""
+    at = len(PNG_SIGNATURE)
+    while at + 12 <= len(data):
+        size, kind = struct.unpack_from(">I4s", data, at)
+        end = at + 12 + size
+        if kind == b"IDAT" or end > len(data):
+            break
+        if zlib.crc32(data[at + 4 : end - 4]) != struct.unpack_from(">I", data, end - 4)[0]:
+            return str(kind.decode("ascii", "backslashreplace"))
+        at = end
+    return ""

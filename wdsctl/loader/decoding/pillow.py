@@ -17,7 +17,7 @@ import numpy as np
 from PIL import Image, TiffImagePlugin, UnidentifiedImageError
 
 from wdsctl.core.errors import SampleFailed
-from wdsctl.core.media.corrections import correct_reading, full_range_gray
+from wdsctl.core.media.corrections import check_range, correct_reading, full_range_gray
 from wdsctl.core.media.deep_tiff import read_deep_tiff
 from wdsctl.core.media.image import SIXTEEN_BITS_IN_I, TRANSPOSE_OF_ORIENTATION, exif_orientation, pillow_formats
 from wdsctl.core.media.kinds import decoder_package, has_reader
@@ -251,11 +251,7 @@ def image_pixels(image: Image.Image, mode: str) -> NDArray[Any]:
         image = full_range_gray(image)
         gray = np.asarray(image).astype(np.uint16)[..., None]
         return _convert_mode(gray, mode, image.info.get("transparency"))
-    if image.mode in ("I", "F"):
-        raise ValueError(
-            f"an image of mode {image.mode} has 32 bits per pixel without a defined range; "
-            "use image_decode='pil' to get it unconverted"
-        )
+    check_range(image, "; use image_decode='pil' to get it unconverted")
     if mode != "RGBA":
         # convert() drops it with a warning.
         image.info.pop("transparency", None)
