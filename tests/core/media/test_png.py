@@ -12,11 +12,12 @@ from PIL import Image, UnidentifiedImageError
 
 from wdsctl.core.convert.parts import ImageTranscodeOptions
 from wdsctl.core.convert.transcode import changed_picture_sizes, transcode_part
+from wdsctl.core.errors import SampleFailed
 from wdsctl.core.media.byte_range import ByteRangeFile
 from wdsctl.core.media.decode_check import check_image_decodes
 from wdsctl.core.media.facts import ImageFacts
 from wdsctl.core.media.image import image_facts
-from wdsctl.core.media.png import without_side_chunks
+from wdsctl.core.media.png import has_all_rows, without_side_chunks
 from wdsctl.core.media.thumbnail import make_thumbnail
 from wdsctl.loader import SampleDecoder
 
@@ -97,3 +98,37 @@ def test_thumbnail_of_png_with_large_text() -> None:
     image = make_thumbnail(ByteRangeFile.from_bytes(data), "image", "png", 6, 6)
 
     assert not hasattr(image, "reason")
+
+
+def a_short_png(mode: str, *, missing: int, interlaced: bool = False) -> bytes:
+    """12 x 9 pixels of the value that memory is filled with, without the last `missing` rows of the file."""
+    depth, color, channels = {"1": (1, 0, 1), "L": (8, 0, 1), "P": (8, 3, 1), "LA": (8, 4, 2), "RGB": (8, 2, 3)}.get(
+        mode, (16, 0, 2) if mode == "I;16" else (8, 6, 4)
+    )
+    row = b"\0" + (b"\xff\xf0" if mode == "1" else bytes([165]) * 12 * channels)
+    head = struct.pack(">IIBBBBB", 12, 9, depth, color, 0, 0, interlaced)
+    rows = [bytes(1 + n) for n in (2, 2, 1, 1, 3, *[3] * 3, *[6] * 7, *[12] * 4)] if interlaced else [row] * 9
+    pixels = zlib.compress(b"".join(rows[: len(rows) - missing]))
+    palette = a_chunk(b"PLTE", bytes(768)) if mode == "P" else b""
+    return PNG[:8] + a_chunk(b"IHDR", head) + palette + a_chunk(b"IDAT", pixels) + a_chunk(b"IEND", b"")
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "P", "LA", "RGB", "RGBA", "I;16"])
+@pytest.mark.parametrize("missing", [1, 8])
+def test_png_without_its_last_rows_is_not_decoded(mode: str, missing: int) -> None:
+    whole, short = a_short_png(mode, missing=0), a_short_png(mode, missing=missing)
+    for spec in ("rgb8", "pil"):
+        assert np.asarray(SampleDecoder(spec)("png", whole)).shape[:2] == (9, 12)
+        with pytest.raises(SampleFailed, match="truncated"):
+            SampleDecoder(spec)("png", short)
+    assert check_image_decodes(whole).outcome == "sound"
+    assert check_image_decodes(short).outcome == "broken"
+    with pytest.raises(SampleFailed, match="truncated"):
+        transcode_part("png", short, ImageTranscodeOptions("png"), None)
+
+
+def test_interlaced_png_without_its_last_rows_is_not_decoded() -> None:
+    assert has_all_rows(a_short_png("L", missing=0, interlaced=True))
+    assert SampleDecoder("l8")("png", a_short_png("L", missing=0, interlaced=True)).shape == (9, 12)
+    with pytest.raises(SampleFailed, match="truncated"):
+        SampleDecoder("l8")("png", a_short_png("L", missing=1, interlaced=True))

@@ -28,7 +28,13 @@ from wdsctl.core.convert.parts import (
     replace_extension,
 )
 from wdsctl.core.errors import SampleFailed
-from wdsctl.core.media.corrections import check_range, correct_reading, full_range_gray, has_unnamed_channel
+from wdsctl.core.media.corrections import (
+    check_range,
+    correct_reading,
+    full_range_gray,
+    has_unnamed_channel,
+    load_completely,
+)
 from wdsctl.core.media.image import TRANSPOSE_OF_ORIENTATION, exif_orientation, pillow_formats, stored_size
 from wdsctl.core.media.jpeg import is_scalable_jpeg
 from wdsctl.core.media.kinds import MAX_IMAGE_PIXELS
@@ -171,7 +177,7 @@ def _convert_image(
     if max(image.size) > side and options.format_name != "png" and is_scalable_jpeg(data):
         scale = side / max(image.size)
         image.draft(None, (max(1, round(image.width * scale)) * 2, max(1, round(image.height * scale)) * 2))
-    image.load()
+    load_completely(image, data)
     image = image.convert("RGB") if drops_channel else full_range_gray(image)
     if exif and not exif.startswith(_EXIF_PREFIX):  # WebP omits the prefix, JPEG needs it
         exif = _EXIF_PREFIX + exif

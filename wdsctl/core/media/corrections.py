@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image, TiffImagePlugin
 
 from wdsctl.core.media.image import SIXTEEN_BITS_IN_I
+from wdsctl.core.media.png import has_all_rows, is_interlaced
 
 #: Pillow's raw modes of PNG gray below 8 bits -> what its values are multiplied with to fill 8 bits.
 _PNG_GRAY_FACTORS = {"L;2": 85, "L;4": 17}
@@ -85,3 +86,26 @@ def has_unnamed_channel(image: Image.Image) -> bool:
     """Whether the fourth channel of an opened RGB TIFF may be anything: Pillow takes it for alpha."""
     tags: Any = getattr(image, "tag_v2", {})
     return image.format == "TIFF" and image.mode == "RGBA" and TiffImagePlugin.EXTRASAMPLES not in tags
+
+
+_UNSET = 165  # a value that few pixels have
+
+
+def load_completely(image: Image.Image, data: bytes) -> None:
+    """Load the pixels of an opened image. Raises OSError for a PNG without all of its rows, which Pillow leaves black.
+
+    Cost: filling the memory; of interlaced images another unpacking, and of one in 256 others.
+    """
+    if image.format != "PNG" or image.width * image.height == 0:
+        image.load()
+        return
+    bands = len(image.getbands())
+    unset: Any = (_UNSET,) * bands if bands > 1 else 255 if image.mode == "1" else _UNSET
+    is_doubtful = is_interlaced(data)
+    if not is_doubtful:
+        image.im = Image.new(image.mode, image.size, unset).im
+    image.load()
+    if not is_doubtful:
+        is_doubtful = image.im.getpixel((0, image.height - 1)) == unset
+    if is_doubtful and not has_all_rows(data):
+        raise OSError("image file is truncated: its pixels end before its last row")

@@ -21,7 +21,7 @@ from av.video.stream import VideoStream
 from PIL import Image, UnidentifiedImageError
 
 from wdsctl.core.media.byte_range import ByteRangeFile
-from wdsctl.core.media.corrections import correct_reading
+from wdsctl.core.media.corrections import correct_reading, load_completely
 from wdsctl.core.media.image import BAD_HEADER_ERRORS, pillow_formats
 from wdsctl.core.media.kinds import MAX_IMAGE_PIXELS
 from wdsctl.core.media.png import retry_without_side_chunks
@@ -90,7 +90,7 @@ def _check_image_decodes(data: bytes, max_pixels: int) -> DecodeVerdict:
         return DecodeVerdict("too large", f"the image has {image.width} x {image.height} pixels, above {max_pixels:,}")
     doubt = _strict_reader_doubt(data, image)
     if doubt or image.format != "JPEG" or image.mode not in _JPEG_COLORS:
-        image.load()  # raises if the image is broken, which counts more than a doubt
+        load_completely(image, data)  # raises if the image is broken, which counts more than a doubt
     return DecodeVerdict("doubtful", doubt) if doubt else INTACT
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import IO, Concatenate, ParamSpec, TypeVar
 
@@ -20,6 +20,10 @@ _Result = TypeVar("_Result")
 _TEXT_CHUNKS = (b"tEXt", b"zTXt", b"iTXt")
 #: Keywords of the texts that state an orientation.
 _KEPT_KEYWORDS = (b"Raw profile type exif", b"XML:com.adobe.xmp")
+_CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # by color type
+#: The passes of an interlaced image: first column and row, and the steps between columns and rows.
+_PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
+_PIECE_BYTES = 1 << 20  # of the unpacked pixels at a time
 _MAX_UNPACKED_BYTES = 1 << 20  # of a text or profile; Pillow's own limit
 
 
@@ -91,3 +95,33 @@ def find_wrong_chunk(data: bytes) -> str:
             return str(kind.decode("ascii", "backslashreplace"))
         at = end
     return ""
+
+
+def is_interlaced(data: bytes) -> bool:
+    return data[28:29] == b"\1"
+
+
+def has_all_rows(data: bytes) -> bool:
+    """Whether the packed pixels of a PNG with a valid header are as many as it states. Cost: unpacking them."""
+    width, height, depth, color, _, _, interlace = struct.unpack_from(">IIBBBBB", data, 16)
+    bits = depth * _CHANNELS[color]
+    missing = 0
+    for x, y, dx, dy in _PASSES if interlace else ((0, 0, 1, 1),):
+        columns, rows = -(-(width - x) // dx), -(-(height - y) // dy)
+        missing += rows * (1 + (columns * bits + 7) // 8) if columns > 0 and rows > 0 else 0
+    unpacker = zlib.decompressobj()
+    for packed in _packed_pixels(data):
+        rest = packed
+        while rest and missing > 0:
+            missing -= len(unpacker.decompress(rest, _PIECE_BYTES))
+            rest = unpacker.unconsumed_tail
+    return missing - len(unpacker.flush()) <= 0
+
+
+def _packed_pixels(data: bytes) -> Iterator[bytes]:
+    at = len(PNG_SIGNATURE)
+    while at + 8 <= len(data):
+        size, kind = struct.unpack_from(">I4s", data, at)
+        if kind == b"IDAT":
+            yield data[at + 8 : at + 8 + size]
+        at += 12 + size

@@ -17,7 +17,7 @@ import numpy as np
 from PIL import Image, TiffImagePlugin, UnidentifiedImageError
 
 from wdsctl.core.errors import SampleFailed
-from wdsctl.core.media.corrections import check_range, correct_reading, full_range_gray
+from wdsctl.core.media.corrections import check_range, correct_reading, full_range_gray, load_completely
 from wdsctl.core.media.deep_tiff import read_deep_tiff
 from wdsctl.core.media.image import SIXTEEN_BITS_IN_I, TRANSPOSE_OF_ORIENTATION, exif_orientation, pillow_formats
 from wdsctl.core.media.kinds import decoder_package, has_reader
@@ -143,7 +143,7 @@ IMAGE_DECODE_ERRORS: tuple[type[Exception], ...] = (
 def read_image(data: bytes, options: ImageDecodeOptions) -> Image.Image:
     """Pillow's image in its own mode; of an animation the first frame. Raises IMAGE_DECODE_ERRORS."""
     image = _open_image(data, options)
-    turned = _load(image, options)
+    turned = _load(image, data, options)
     full = full_range_gray(image)
     return orient_image(full) if options.exif_orientation else transpose_image(full, turned)
 
@@ -160,7 +160,7 @@ def read_pixels(data: bytes, options: ImageDecodeOptions) -> NDArray[Any]:
     # The transparent color of a 16-bit image has 16 bits: it equals nothing in the 8 bits that Pillow reads.
     needs_depth = options.spec.depth != "uint8" or (options.spec.mode == "RGBA" and "transparency" in image.info)
     keeps_depth = needs_depth and has_deep_color(image)
-    turned = _load(image, options)
+    turned = _load(image, data, options)
     if keeps_depth:
         pixels = _convert_mode(
             read_deep_color(data, image, stored_as), options.spec.mode, image.info.get("transparency")
@@ -170,11 +170,11 @@ def read_pixels(data: bytes, options: ImageDecodeOptions) -> NDArray[Any]:
     return orient_pixels(pixels, exif_orientation(image) if options.exif_orientation else turned)
 
 
-def _load(image: ImageFile, options: ImageDecodeOptions) -> int:
+def _load(image: ImageFile, data: bytes, options: ImageDecodeOptions) -> int:
     """Load the pixels. Returns the orientation that turns a TIFF back, which Pillow turns meanwhile; otherwise 1."""
     is_turned = options.exif_orientation is False and image.format == "TIFF"
     orientation = exif_orientation(image) if is_turned else 1
-    image.load()
+    load_completely(image, data)
     return {6: 8, 8: 6}.get(orientation, orientation)  # the others are their own inverse
 
 
@@ -188,7 +188,7 @@ def read_ids(data: bytes, options: ImageDecodeOptions) -> NDArray[np.int32]:
     opened = _open_image(data, options._replace(min_side=0))
     if has_deep_color(opened):
         raise ValueError("a mask in color has 8 bits per channel, and this one has 16")
-    turned = _load(opened, options)
+    turned = _load(opened, data, options)
     image = orient_image(opened) if options.exif_orientation else transpose_image(opened, turned)
     if image.mode == "RGB":
         colors = np.asarray(image).astype(np.int32)
