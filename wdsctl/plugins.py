@@ -10,7 +10,7 @@ from typing import Literal
 #: `module:function` of the loader, for `validate --level load`; it needs the extra `loader`.
 LoadCheckName = Literal["wdsctl.loader.plan.load_check:open_load_check"]
 
-#: Of the same module: whether samples of the entries of a blend can be in one batch.
-BLEND_CHECK = "wdsctl.loader.plan.load_check:find_incompatible_entries"
+#: `module:function` of the loader: whether samples of the entries of a blend can be in one batch.
+BLEND_CHECK = "wdsctl.loader.plan.blend_check:find_blend_conflicts"
 
 LOAD_CHECK: LoadCheckName = "wdsctl.loader.plan.load_check:open_load_check"

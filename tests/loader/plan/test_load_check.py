@@ -309,35 +309,75 @@ def test_first_and_last_frame_of_a_file_of_a_robot_dataset_are_loaded(tmp_path: 
     assert codes == {"WDS233": 1, "WDS171": 2}
 
 
+def write_blend(folder: Path, node: str) -> str:
+    (folder / "blend.yaml").write_text(f"splits: {{train: {node}}}\n")
+    return str(folder / "blend.yaml")
+
+
+def test_entries_of_a_blend_are_of_one_type(tmp_path: Path) -> None:
+    make(tmp_path / "a", lambda _: {"jpg": JPEG, "txt": b"a dog"}, "CaptioningSample", image="jpg", caption="txt")
+    make(tmp_path / "b", lambda _: {"jpg": JPEG, "cls": b"1"}, "ImageClassificationSample", image="jpg", label="cls")
+    unlike = checked(write_blend(tmp_path, "{blend_epochized: [{path: a}, {path: b}]}"))
+
+    assert [(each.code, each.severity) for each in unlike.findings] == [("WDS526", "error")]
+    assert "CaptioningSample and ImageClassificationSample" in unlike.findings[0].message
+    with pytest.raises(WdsctlError, match="cannot be batched together"):
+        list(get_loader(get_train_dataset(tmp_path / "blend.yaml", batch_size=16, repeat=False)))
+    assert found(checked(write_blend(tmp_path, "{blend: [{path: a}, {path: a}]}"))) == {}
+    assert found(checked(write_blend(tmp_path, "{blend: [{path: a}, {path: b, weight: 0}]}"))) == {}
+    order = "{blend_epochized: [{path: a, split_part: train}, {path: b, split_part: train}]}"
+    (tmp_path / "blend.yaml").write_text(f"splits: {{train: {{path: a}}, val: {order}}}\n")
+    assert [each.severity for each in checked(str(tmp_path / "blend.yaml")).findings] == ["warning"]
+
+
 @pytest.mark.parametrize(
-    ("types", "expected"),
+    ("parts", "reason"),
     [
-        (("CaptioningSample", "ImageClassificationSample"), [("WDS526", "note")]),
-        (("CaptioningSample", "CaptioningSample"), []),
-        (("CrudeSample", "CaptioningSample"), []),  # a cooker makes other samples of them
+        ({"png": GRAY}, "only the first has 'jpg'"),
+        ({"jpg": JPEG, "pt": stored(torch.zeros(3, 4))}, "only the second has 'pt'"),
+        ({"jpg": stored([1])}, ""),  # a sample that cannot be loaded is a finding of its dataset
     ],
 )
-def test_entries_of_a_blend_are_of_one_type(tmp_path: Path, types: tuple[str, str], expected: Any) -> None:
-    fields = {"CaptioningSample": {"caption": "txt"}, "ImageClassificationSample": {"label": "cls"}}
-    for name, sample_type in zip("ab", types, strict=True):
-        own = {"image": "jpg", **fields[sample_type]} if sample_type in fields else {}
-        make(tmp_path / name, lambda _: {"jpg": JPEG, "txt": b"a dog", "cls": b"1"}, sample_type, **own)
-    blend = tmp_path / "blend.yaml"
-    blend.write_text("splits: {train: {blend: [{path: a}, {path: b}]}}\n")
+def test_crude_samples_of_a_blend_have_the_same_fields(tmp_path: Path, parts: Parts, reason: str) -> None:
+    make(tmp_path / "a", lambda _: {"jpg": JPEG})
+    make(tmp_path / "b", lambda _: parts)
 
-    report = checked(str(blend))
+    report = checked(write_blend(tmp_path, "{blend_epochized: [{path: a}, {path: b}]}"))
 
-    assert [(each.code, each.severity) for each in report.findings] == expected
-    assert all("CaptioningSample and ImageClassificationSample" in each.message for each in report.findings)
-    blend.write_text("splits: {train: {path: a}, val: {blend: [{path: a}, {path: b}]}}\n")
-    assert found(checked(str(blend))) == {("WDS211", ""): 2}  # the datasets have no such split
+    assert [each.severity for each in report.findings if each.code == "WDS526"] == (["error"] if reason else [])
+    assert reason in "".join(each.message for each in report.findings)
+    if reason:
+        # Only a cooker reads stores, so samples with stores are not batched as they are.
+        of_cooker = write_blend(tmp_path, "{blend_epochized: [{path: a}, {path: b, aux: {more: a}}]}")
+        assert found(checked(of_cooker)) == {}
+
+
+def test_tensors_of_entries_of_a_blend_are_alike(tmp_path: Path) -> None:
+    make(tmp_path / "a", lambda _: {"pt": stored(torch.zeros(3))})
+    make(tmp_path / "b", lambda _: {"pt": stored(torch.zeros(3, dtype=torch.int64))})
+
+    report = checked(write_blend(tmp_path, "{blend_epochized: [{path: a}, {path: b}]}"))
+
+    assert [(each.code, each.severity) for each in report.findings] == [("WDS526", "error")]
+    assert "dtypes: torch.float32 and torch.int64" in report.findings[0].message
+
+
+def test_samples_of_a_join_are_batched_as_joined(tmp_path: Path) -> None:
+    make(tmp_path / "a", lambda _: {"jpg": JPEG})
+    a_dataset(tmp_path / "b", SAMPLES // 2, parts=lambda _: {"pt": stored(torch.zeros(3))}, shard_samples=4)
+    report = checked(write_blend(tmp_path, "{join: [{path: a}, {path: b, nonmatch: none}]}"))
+
+    assert found(report) == {("WDS506", ""): SAMPLES // 2}
+    assert f"{SAMPLES // 2} samples of {SAMPLES} loaded" in report.findings[0].message
+    assert "'pt' is a tensor in some samples and None in others" in report.findings[0].message
+    assert found(checked(write_blend(tmp_path, "{join: [{path: a}, {path: b, nonmatch: skip}]}"))) == {}
+    refused = checked(write_blend(tmp_path, "{join: [{path: a}, {path: b}]}"))
+    assert [(each.code, each.severity) for each in refused.findings] == [("WDS607", "error")]
 
 
 def test_members_of_a_join_need_not_be_batched_by_themselves(tmp_path: Path) -> None:
-    make(tmp_path / "a", odd_parts)
-    make(tmp_path / "b", lambda _: {"cls": b"1"})
-    blend = tmp_path / "blend.yaml"
-    blend.write_text("splits: {train: {join: {a: {path: a}, b: {path: b}}}}\n")
-    assert found(checked(str(blend))) == {}
-    blend.write_text("splits: {train: {blend: [{path: a}, {join: {a: {path: a}, b: {path: b}}}]}}\n")
-    assert found(checked(str(blend))) == {("WDS536", ""): 1}
+    make(tmp_path / "a", lambda i: {"jpg" if i < SAMPLES // 2 else "png": JPEG})
+    a_dataset(tmp_path / "b", SAMPLES // 2, parts=lambda _: {"cls": b"1"})
+    blend = write_blend(tmp_path, "{join: {a: {path: a}, b: {path: b, nonmatch: skip}}}")
+    assert found(checked(blend)) == {}
+    assert found(checked(write_blend(tmp_path, "{path: a}"))) == {("WDS536", ""): 1}

@@ -22,7 +22,7 @@ from wdsctl.core.inspect.blend import inspect_blend
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.urls import redact_secrets
 from wdsctl.core.validate.dataset import sort_findings, validate_dataset
-from wdsctl.core.validate.load import UNSHUFFLED_SPLITS, find_incompatible_entries
+from wdsctl.core.validate.load import find_blend_conflicts
 from wdsctl.core.validate.quarantine import QUARANTINE_SCOPE, list_quarantined_shards, release_from_quarantine
 from wdsctl.core.validate.ref_stores import clear_store_cache
 from wdsctl.core.validate.request import (
@@ -100,15 +100,9 @@ def validate_blend(
         load_check=load_check,
     )
     if not findings and all("load" in reports[root].levels for root, stores in datasets.items() if stores is not None):
-        findings = tuple(_incompatible_entry_findings(path))
+        splits = list_split_names(path) or ["train"]
+        findings = tuple(each for split in splits for each in find_blend_conflicts(path, split))
     return _combine_reports(path, datasets, reports, findings, request)
-
-
-def _incompatible_entry_findings(path: str) -> Iterator[Finding]:
-    """A note for each training split of a blend with samples of types that only hooks make alike, as many do."""
-    for split in list_split_names(path) or ["train"]:
-        if split not in UNSHUFFLED_SPLITS and (reason := find_incompatible_entries(path, split)):
-            yield Finding(code="WDS526", severity="note", message=f"split {split!r}, without hooks: {reason}")
 
 
 def validate_polylithic(

@@ -109,12 +109,11 @@ def open_load_check(target: LoadTarget) -> LoadCheck:
     return check
 
 
-def find_incompatible_entries(path: str, split: str) -> str:
-    """Why the loader, without hooks, cannot batch samples of the entries of a blend's split together; empty if it can.
-
-    Raises the errors of opening the datasets.
-    """
-    return str(_find_function(BLEND_CHECK)(path, split))
+def find_blend_conflicts(path: str, split: str) -> list[Finding]:
+    """What keeps the loader, without hooks, from batching samples of the entries of a blend's split together, and
+    joined samples with each other; or why it refuses the blend. Cost: loads up to 256 samples of each entry."""
+    found: list[Finding] = _find_function(BLEND_CHECK)(path, split)
+    return found
 
 
 def _find_function(name: str) -> Callable[..., Any]:

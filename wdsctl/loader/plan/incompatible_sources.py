@@ -138,7 +138,7 @@ def check_compatible(sources: Sequence[SplitSource]) -> None:
     source_by_kinds = {source.sample_kinds: source for source in reversed(sources)}
     for one, other in combinations(reversed(source_by_kinds.values()), 2):
         if are_incompatible(one, other):
-            raise _incompatible_error(_source_label(one), _source_label(other), _kind_difference(one, other))
+            raise incompatible_error(source_label(one), source_label(other), _kind_difference(one, other))
 
 
 class SourceCheckingBatcher:
@@ -181,7 +181,7 @@ class SourceCheckingBatcher:
                 found.update(get_field(sample, "__restore_key__") for sample in groups[number])
             if min(map(len, keys)) >= MIN_FAILED_SAMPLES or self._are_incompatible(*pair):
                 first, second = (groups[number][0] for number in pair)
-                raise _incompatible_error(
+                raise incompatible_error(
                     _sample_source_label(first, pair[0]),
                     _sample_source_label(second, pair[1]),
                     _sample_difference(first, second, error),
@@ -208,13 +208,15 @@ def _group_by_source(samples: Sequence[Any]) -> dict[int, list[Any]]:
     return groups
 
 
-def _incompatible_error(one: str, other: str, difference: str) -> IncompatibleSourcesError:
+def incompatible_error(one: str, other: str, difference: str) -> IncompatibleSourcesError:
+    """The error of two sources, each named by its `source_label`."""
     return IncompatibleSourcesError(
         f"samples of {one} and of {other} cannot be batched together: {difference}", hint=COMPATIBILITY_HINT
     )
 
 
-def _source_label(source: SplitSource) -> str:
+def source_label(source: SplitSource) -> str:
+    """The name of a source in messages."""
     return f"{source.dataset_path} (source {source.number})"
 
 

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -32,20 +32,12 @@ from wdsctl.loader.batching.collate import generic_batch
 from wdsctl.loader.batching.columns import is_structure, structure_fields
 from wdsctl.loader.decoding.decoder import SampleDecoder
 from wdsctl.loader.decoding.images import ImageDecodeOptions
-from wdsctl.loader.plan.components import SourceRange, open_source_ranges
-from wdsctl.loader.plan.incompatible_sources import (
-    UNLIKE_SAMPLES_HINT,
-    IncompatibleSourcesError,
-    UnlikeSamplesError,
-    check_compatible,
-    check_like_range,
-)
-from wdsctl.loader.plan.open_sources import SourceOpener
+from wdsctl.loader.plan.components import SourceRange
+from wdsctl.loader.plan.incompatible_sources import UNLIKE_SAMPLES_HINT, UnlikeSamplesError, check_like_range
 from wdsctl.loader.reading.decode_functions import DecodeFunctions
 from wdsctl.loader.reading.selection import SampleSelection
 from wdsctl.loader.reading.source import SplitSource
 from wdsctl.loader.reading.user_code import resolve_user_code
-from wdsctl.loader.recipe.dataset import get_train_dataset, read_blend_plan
 from wdsctl.loader.runtime.failure_rates import STRUCTURAL_FAILURE_RATE
 from wdsctl.loader.samples import BASE_FIELDS, CrudeSample, find_sample_factory, find_sample_type
 from wdsctl.loader.samples.lazy_part import LAZY_PART_BYTES
@@ -55,6 +47,8 @@ from wdsctl.loader.windows.source import FrameSource
 from wdsctl.loader.windows.windows import TOLERANCE_S
 
 ReadShard = Callable[[int, int], bytes]
+SampleKind = tuple[type, Any]  # (class, `field_kinds`)
+Kind = TypeVar("Kind")
 
 _BLOCK_SAMPLES = 1024  # whose places are looked up at once
 _PART_OF_ERROR = re.compile(r"part '([^']*)'")
@@ -64,26 +58,6 @@ def open_load_check(target: LoadTarget) -> DatasetLoadCheck:
     """Open the check of a dataset. Raises UsageError for code that dataset.yaml names and that may not run here, and
     the errors of `SplitSource` for a dataset that the loader refuses."""
     return DatasetLoadCheck(target)
-
-
-def find_incompatible_entries(path: str, split: str) -> str:
-    """See `wdsctl.core.validate.load`. Leaves out crude samples, of which cookers make others."""
-    dataset = get_train_dataset(path, batch_size=BATCH_SIZE, split_part=split)
-    opener = SourceOpener(dataset, None)
-    try:
-        for entry in read_blend_plan(dataset).components:
-            open_source_ranges(entry, opener.open)
-        check_compatible([source for source in opener.sources if not (source.is_member or _is_crude(source))])
-    except IncompatibleSourcesError as error:
-        return f"{error.message}; {error.hint}"
-    finally:
-        for source in opener.sources:
-            source.close()
-    return ""
-
-
-def _is_crude(source: SplitSource) -> bool:
-    return any(name == CRUDE for name, _ in source.sample_kinds or ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,9 +169,7 @@ class DatasetLoadCheck:
         return parse_field_map(self._config.field_map)
 
     def _kind_of(self, sample: Any) -> str:
-        kind = tuple(
-            (name, _value_kind(each)) for name, each in structure_fields(sample).items() if name not in BASE_FIELDS
-        )
+        kind = field_kinds(sample)
         text = self._kind_texts.get(kind)
         if text is None:
             text = self._kind_texts[kind] = json.dumps(kind)
@@ -233,46 +205,67 @@ class DatasetLoadCheck:
         return None
 
     def _conflicts(self, split: str, kinds: Mapping[str, KindCount]) -> list[Finding]:
-        """The kinds that cannot be batched with the most frequent one, by the reason."""
-        ordered = sorted(kinds.items(), key=lambda item: -item[1].samples)
-        odd: dict[str, list[KindCount]] = {}
-        for kind, count in ordered[1:]:
-            if reason := self._batch_error(ordered[0][0], kind):
-                odd.setdefault(reason, []).append(count)
-        total, usual = sum(count.samples for count in kinds.values()), ordered[0][1] if ordered else None
-        findings = []
-        for reason, counts in odd.items():
-            samples = sum(count.samples for count in counts)
-            failing = 1 - (samples / total) ** BATCH_SIZE - (1 - samples / total) ** BATCH_SIZE
-            shard, key = counts[0].first
-            like = f"; the others are like {', key '.join(usual.first)}" if usual else ""
-            which = "some" if split in UNSHUFFLED_SPLITS else _percent(failing)
-            message = (
-                f"{_in_split(split)}{which} of the batches of {BATCH_SIZE} would fail: {reason}; "
-                f"{pluralize(samples, 'sample')} of {total:,}, such as {shard}, key {key}{like}; {UNLIKE_SAMPLES_HINT}"
-            )
-            severity: Severity = "error" if failing > STRUCTURAL_FAILURE_RATE else "warning"
-            findings.append(
-                Finding(code="WDS506", severity=severity, message=message, shard=shard, key=key, count=samples)
-            )
-        return findings
+        return conflict_findings(split, kinds, self._batch_error)
 
     def _batch_error(self, one: str, other: str) -> str:
-        try:
-            generic_batch([self._stand_in(each) for each in (one, other)])
-        except WdsctlError as error:
-            return error.message
-        return ""
+        sample_type = CrudeSample if self._config.sample_type == CRUDE else find_sample_type(self._config.sample_type)
+        return batch_error((sample_type, read_json(one)), (sample_type, read_json(other)))
 
-    def _stand_in(self, kind: str) -> Any:
-        base = dict(zip(BASE_FIELDS, ("", (), None, ()), strict=True))
-        fields = {name: _stand_in_value(value) for name, value in read_json(kind)}
-        if self._config.sample_type == CRUDE:
-            return CrudeSample({**base, **fields})
-        sample = object.__new__(find_sample_type(self._config.sample_type))
-        for name, value in (base | fields).items():
-            object.__setattr__(sample, name, value)
-        return sample
+
+def field_kinds(sample: Any) -> tuple[tuple[str, Any], ...]:
+    """(name, kind) of the fields of a sample: hashable, and JSON but for tuples."""
+    return tuple(
+        (name, _value_kind(each)) for name, each in structure_fields(sample).items() if name not in BASE_FIELDS
+    )
+
+
+def batch_error(one: SampleKind, other: SampleKind) -> str:
+    """Why the default batch function cannot batch samples of these kinds; empty if it can."""
+    try:
+        generic_batch([_stand_in(*one), _stand_in(*other)])
+    except WdsctlError as error:
+        return error.message
+    return ""
+
+
+def conflict_findings(
+    split: str, kinds: Mapping[Kind, KindCount], find_error: Callable[[Kind, Kind], str], *, loaded: str = ""
+) -> list[Finding]:
+    """A finding for each reason why samples of some kind cannot be batched with those of the most frequent one.
+
+    `find_error` is like `batch_error`. `loaded`: follows the number of all samples in messages.
+    """
+    ordered = sorted(kinds.items(), key=lambda item: -item[1].samples)
+    odd: dict[str, list[KindCount]] = {}
+    for kind, count in ordered[1:]:
+        if reason := find_error(ordered[0][0], kind):
+            odd.setdefault(reason, []).append(count)
+    total, usual = sum(count.samples for count in kinds.values()), ordered[0][1] if ordered else None
+    findings = []
+    for reason, counts in odd.items():
+        samples = sum(count.samples for count in counts)
+        failing = 1 - (samples / total) ** BATCH_SIZE - (1 - samples / total) ** BATCH_SIZE
+        shard, key = counts[0].first
+        like = f"; the others are like {', key '.join(usual.first)}" if usual else ""
+        which = "some" if split in UNSHUFFLED_SPLITS else _percent(failing)
+        message = (
+            f"{_in_split(split)}{which} of the batches of {BATCH_SIZE} would fail: {reason}; "
+            f"{pluralize(samples, 'sample')} of {total:,}{loaded}, such as {shard}, key {key}{like}; "
+            f"{UNLIKE_SAMPLES_HINT}"
+        )
+        severity: Severity = "error" if failing > STRUCTURAL_FAILURE_RATE else "warning"
+        findings.append(Finding(code="WDS506", severity=severity, message=message, shard=shard, key=key, count=samples))
+    return findings
+
+
+def _stand_in(sample_type: type, kinds: Any) -> Any:
+    values = {**dict(zip(BASE_FIELDS, ("", (), None, ()), strict=True)), **{k: _stand_in_value(v) for k, v in kinds}}
+    if issubclass(sample_type, dict):
+        return sample_type(values)
+    sample = object.__new__(sample_type)
+    for name, value in values.items():
+        object.__setattr__(sample, name, value)
+    return sample
 
 
 def _value_kind(value: Any) -> Any:
