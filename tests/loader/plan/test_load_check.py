@@ -82,6 +82,24 @@ def lost_in_training(root: str) -> tuple[int, bool]:
     return loader.stats.causes.total() - batches, batches > 0
 
 
+def missing_depth(i: int) -> Parts:
+    file = io.BytesIO()
+    np.save(file, np.zeros(3))
+    return {"jpg": JPEG, **({"depth.npy": file.getvalue()} if i % 3 else {})}
+
+
+def test_advice_about_missing_parts_makes_batches(tmp_path: Path) -> None:
+    root = make(tmp_path / "a", missing_depth)
+    refused = next(each for each in checked(root).findings if each.code == "WDS536")
+    advice = 'write `field_map: {"depth.npy": "depth.npy"}` and `optional: ["depth.npy"]` in dataset.yaml'
+    assert advice in refused.message
+
+    set_config(root, 'sample_type: CrudeSample\nfield_map: {"depth.npy": "depth.npy"}\noptional: ["depth.npy"]\n')
+
+    assert found(checked(root)) == {}
+    assert lost_in_training(root) == (0, False)
+
+
 def deep_tiff(i: int) -> Parts:
     return {"tif": FLOAT_TIFF if i % 6 == 0 else encoded(np.zeros((3, 4, 3), np.uint8), "TIFF"), "txt": b"x"}
 

@@ -120,6 +120,16 @@ def test_crude_dataset_accepts_sample_loader_or_part_list(dataset: str) -> None:
     assert "txt" not in sample
 
 
+def test_optional_field_of_crude_sample_is_none(dataset: str) -> None:
+    write_config(dataset, "sample_type: CrudeSample\nfield_map: {text: txt, depth: depth.npy}\noptional: [depth]\n")
+    sample = first(dataset)
+    assert sample["text"]
+    assert sample["depth"] is None
+
+    write_config(dataset, "sample_type: CrudeSample\nfield_map: {text: txt, depth: depth.npy}\n")
+    assert "depth" not in first(dataset)
+
+
 def test_faulty_code_of_dataset_is_reported(dataset: str) -> None:
     write_config(dataset, "sample_type: CrudeSample\nsample_loader: sample_loader.py:sample_loadr\n")
     with pytest.raises(UsageError, match="no function 'sample_loadr'"):

@@ -1,6 +1,7 @@
 """The fields of crude samples: parts that fill one role under several names, found from the names alone.
 
-`input.jpg` in some samples and `input.png` in others are one field; `pages.0.jpg`, `pages.1.jpg`, ... are one list.
+`input.jpg` in some samples and `input.png` in others are one field; `pages.0.jpg`, `pages.1.jpg`, ... are one list, and
+so are `0.jpg`, `1.jpg`, ...
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 
 from wdsctl.core.media.kinds import MEDIA_KINDS, part_kind
+from wdsctl.core.samples.field_map import parse_field_map
 from wdsctl.core.samples.field_path import FieldPath, PartAccess
 from wdsctl.core.samples.fields import find_parts
 
-_NUMBERED = re.compile(r"(?P<role>[^\W\d](?:[\w-]*[^\W\d_])?)(?P<separator>[._-]?)\d+\.(?P<ending>[^\W\d]\w*)")
+_NUMBERED = re.compile(r"(?P<role>(?:[^\W\d](?:[\w-]*[^\W\d_])?)?)(?P<separator>[._-]?)\d+\.(?P<ending>[^\W\d]\w*)")
+_TENSOR_ENDINGS = frozenset({"pt", "pth"})  # besides images
 
 
 def find_crude_fields(layouts: Sequence[Sequence[str]]) -> dict[str, str]:
@@ -24,6 +27,40 @@ def find_crude_fields(layouts: Sequence[Sequence[str]]) -> dict[str, str]:
     names = list(dict.fromkeys(name for layout in layouts for name in layout))
     fields = {**_find_lists(names, layouts), **_find_alternatives(names, layouts)}
     return {role: str(path) for role, path in fields.items() if role not in names and not role.startswith("__")}
+
+
+def complete_crude_fields(
+    layouts: Sequence[Sequence[str]], field_map: Mapping[str, str]
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """(field map, optional fields) with which all samples have the same fields and can be batched; ({}, ()) if none is
+    found. `field_map`: that of the samples so far.
+
+    A batch lists most values, so that a missing one may be None. It stacks images and tensors, so a missing one makes
+    the field a list of none or one.
+    """
+    names = list(dict.fromkeys(name for layout in layouts for name in layout))
+    fields = dict(field_map) or find_crude_fields(layouts)
+    by_layout = [crude_sample_fields(layout, parse_field_map(fields)) for layout in layouts]
+    parts: dict[str, list[str]] = {}
+    for found in by_layout:
+        for field, own in found.items():
+            parts.setdefault(field, []).extend(own)
+    optional = []
+    for field, own in parts.items():
+        if all(field in found for found in by_layout):
+            continue
+        if not any(part_kind(part) == "image" or part.rpartition(".")[2] in _TENSOR_ENDINGS for part in own):
+            fields.setdefault(field, field)
+            optional.append(field)
+            continue
+        stem = own[0].rpartition(".")[0]
+        pattern = PartAccess(f"{stem}.*" if stem else f"*{own[0]}", is_pattern=True)
+        role = field if field in fields else stem or f"{part_kind(own[0])}s"
+        is_taken = role in names or (role in fields and role != field)
+        if is_taken or set(find_parts(FieldPath((pattern,)), names)) != set(own):
+            return {}, ()
+        fields[role] = str(FieldPath((pattern,)))
+    return fields, tuple(optional)
 
 
 def crude_sample_fields(names: Collection[str], paths: Mapping[str, FieldPath]) -> dict[str, tuple[str, ...]]:
@@ -70,8 +107,10 @@ def _find_lists(names: Sequence[str], layouts: Sequence[Sequence[str]]) -> dict[
     roles: dict[str, dict[str, list[str]]] = {}  # role -> pattern -> parts
     for name in names:
         if (found := _NUMBERED.fullmatch(name)) is not None:
+            if not found["role"] and part_kind(name) not in MEDIA_KINDS:
+                continue
             pattern = f"{found['role']}{found['separator']}*.{found['ending']}"
-            roles.setdefault(found["role"], {}).setdefault(pattern, []).append(name)
+            roles.setdefault(found["role"] or f"{part_kind(name)}s", {}).setdefault(pattern, []).append(name)
     lists = {}
     for role, patterns in roles.items():
         parts = [part for found in patterns.values() for part in found]

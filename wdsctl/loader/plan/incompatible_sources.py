@@ -123,10 +123,12 @@ def _unlike_samples_error(
     lines += [f"and {len(most) - MAX_SETS_NAMED} more sets of fields"] if len(most) > MAX_SETS_NAMED else []
     shared = f"; all have {list_first_names(sorted(common))}" if common else ""
     head = f"{failing:.0%} of the batches would fail, because the samples have different fields{shared}"
-    field_map = source.propose_field_map()
-    own_map = (
-        f"write `field_map: {json.dumps(field_map, ensure_ascii=False)}` in dataset.yaml; or " if field_map else ""
-    )
+    field_map, optional = source.propose_crude_fields()
+    own_map = ""
+    if field_map:
+        own_map = f"`field_map: {json.dumps(field_map, ensure_ascii=False)}`"
+        own_map += f" and `optional: {json.dumps(optional, ensure_ascii=False)}`" if optional else ""
+        own_map = f"write {own_map} in dataset.yaml; or "
     return UnlikeSamplesError(
         join_indented(head, *lines), where=source.dataset_path, hint=f"{own_map}{UNLIKE_SAMPLES_HINT}"
     )

@@ -81,7 +81,9 @@ def compile_layout(
         build = _with_decoding(sample_loader_build(tuple(indices), config, other_class), functions)
         return CompiledLayout(tuple(indices.values()), build, lazy_parts=_lazy_flags(functions))
     if config.sample_type == CRUDE:
-        return _crude_layout(indices, parse_field_map(config.field_map, where=where), function_for)
+        return _crude_layout(
+            indices, parse_field_map(config.field_map, where=where), required_fields(config), function_for
+        )
     paths = parse_field_map(config.field_map, where=where)
     needed = required_fields(config)
     kinds = {field.name: field.kind for field in sample_type_fields(config.sample_type)}
@@ -129,16 +131,21 @@ def _factory_layout(
 
 
 def _crude_layout(
-    indices: Mapping[str, int], paths: Mapping[str, FieldPath], function_for: FindDecodeFunction
+    indices: Mapping[str, int],
+    paths: Mapping[str, FieldPath],
+    needed: Container[str],
+    function_for: FindDecodeFunction,
 ) -> CompiledLayout:
-    """The layout of dicts of parts. `indices`: of the parts, in the sample. `paths`: of the fields that have names."""
-    fields = crude_sample_fields(indices, paths)
+    """The layout of dicts of parts. `indices`: of the parts, in the sample. `paths`: of the fields that have names, of
+    which those that are not `needed` are None if their part is missing."""
+    found = crude_sample_fields(indices, paths)
+    fields = {**found, **{field: () for field in paths if field not in found and field not in needed}}
     lists = {field for field, path in paths.items() if is_list_of_parts(path)}
     used = [(part, field if field in paths else "") for field, parts in fields.items() for part in parts]
     functions = [function_for(part, "any", field) for part, field in used]
     build, part_indices = make_builder(CrudeSample, tuple(fields)), tuple(indices[part] for part, _ in used)
-    if lists:
-        sizes = [len(parts) if field in lists else -1 for field, parts in fields.items()]
+    if lists or len(fields) > len(found):
+        sizes = [len(parts) if field in lists else -1 if parts else None for field, parts in fields.items()]
         build = _with_decoding(_collecting(build, sizes), functions)
         layout = CompiledLayout(part_indices, build, lazy_parts=_lazy_flags(functions))
     else:
@@ -146,13 +153,13 @@ def _crude_layout(
     return replace(layout, batch_fields=frozenset(fields))
 
 
-def _collecting(build: Callable[..., Any], sizes: Sequence[int]) -> Callable[..., Any]:
+def _collecting(build: Callable[..., Any], sizes: Sequence[int | None]) -> Callable[..., Any]:
     """`build` with some neighbouring values as one list. `sizes`: how many values of each field are a list; -1 for a
-    field that is one value."""
+    field that is one value, None for a field that is None."""
 
     def collected(key: str, restore: object, subflavors: object, sources: object, *values: Any) -> Any:
         rest = iter(values)
-        fields = [next(rest) if size < 0 else list(islice(rest, size)) for size in sizes]
+        fields = [None if size is None else next(rest) if size < 0 else list(islice(rest, size)) for size in sizes]
         return build(key, restore, subflavors, sources, *fields)
 
     return collected

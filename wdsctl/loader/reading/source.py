@@ -21,8 +21,7 @@ from wdsctl.core.errors import InputError, LoaderError, StorageDown, StorageErro
 from wdsctl.core.media.kinds import MEDIA_KINDS, part_kind
 from wdsctl.core.offsets.probe import Probe, probes_of
 from wdsctl.core.offsets.read import ShardIndex
-from wdsctl.core.samples.crude_fields import crude_sample_fields, find_crude_fields
-from wdsctl.core.samples.field_map import parse_field_map
+from wdsctl.core.samples.crude_fields import complete_crude_fields
 from wdsctl.core.samples.naming import INDEX_BITS
 from wdsctl.core.samples.types import CRUDE
 from wdsctl.core.storage.open import storage_for
@@ -152,7 +151,7 @@ class SplitSource:
             None if layout.plain_fields is None else (config.sample_type, layout.plain_fields) for layout in layouts
         ]
         self.sample_type = config.sample_type
-        self._has_field_map = bool(config.field_map)
+        self._field_map = config.field_map
         self.field_facts = field_facts(config)
         self.subflavors = {**config.subflavors, **(subflavors or {})}
         self._paths, lazy_parts = self.references.paths, self.references.lazy_parts
@@ -203,14 +202,9 @@ class SplitSource:
         names, lazy = self._reader.part_names[layout], self._reader.lazy_parts[layout]
         return frozenset(name for i, name in enumerate(names) if not (lazy and lazy[i]))
 
-    def propose_field_map(self) -> dict[str, str]:
-        """A field map with which all crude samples have the same fields; empty if there is none."""
-        if self.sample_type != CRUDE or self._has_field_map:
-            return {}
-        layouts = self.offsets.layouts
-        field_map = find_crude_fields(layouts)
-        paths = parse_field_map(field_map)
-        return field_map if len({frozenset(crude_sample_fields(names, paths)) for names in layouts}) == 1 else {}
+    def propose_crude_fields(self) -> tuple[dict[str, str], tuple[str, ...]]:
+        """(field map, optional fields) with which all crude samples can be batched; ({}, ()) if none is found."""
+        return complete_crude_fields(self.offsets.layouts, self._field_map) if self.sample_type == CRUDE else ({}, ())
 
     def layouts_at(self, positions: Int64Array) -> Int64Array:
         """The numbers of the layouts of the samples at these positions. Checks the layouts of all samples: 0.3 ms per
