@@ -40,6 +40,19 @@ def test_shards_are_prepared_in_place_without_touching_tars(tmp_path: Path) -> N
     }
 
 
+def test_captions_in_another_encoding_are_captions_and_a_warning(tmp_path: Path) -> None:
+    files = captions(0, 8)
+    files |= {f"{i:03d}.txt": f"Zoë {i}".encode("latin-1") for i in range(6)}
+    report = prepare(a_dataset(tmp_path, {"a.tar": files}))
+
+    assert report.detection is not None
+    assert report.detection.sample_type == "CaptioningSample"
+    assert report.index is not None
+    (finding,) = report.index.findings
+    assert (finding.code, finding.severity) == ("WDS145", "warning")
+    assert finding.message.startswith("txt: 6 of the 8 that were read are not UTF-8")
+
+
 def test_raw_files_become_shards_catalog_and_split(tmp_path: Path) -> None:
     source = a_folder(tmp_path / "raw", captions(0, 20))
     report = prepare(source, str(tmp_path / "made"), PrepareRequest(shard_samples=2, split={"train": 8, "val": 2}))

@@ -29,6 +29,12 @@ def some_json(*objects: object) -> tuple[bytes, ...]:
         ("txt", [b'"a dog"', b'"a cat"'], "text"),
         ("bin", [an_image("JPEG"), b"a dog"], "mixed"),
         ("jpg", [an_image("JPEG")] * 19 + [b"404 not found"], "image/jpeg"),
+        ("jpg", [an_image("JPEG")] * 5 + [b"404 not found"], "image/jpeg"),
+        ("img", [an_image("JPEG")] * 5 + [b"404 not found"], "mixed"),
+        ("txt", ["Zoë".encode("latin-1")] * 2 + [b"Zo"], "text"),
+        ("txt", ["Zoë".encode("latin-1") + b"\0"] * 2 + [b"Zo"], "mixed"),
+        ("json", ['{"a": "Zoë"}'.encode("latin-1"), b'{"a": "Zo"}'], "json/object"),
+        ("bin", ["Zoë".encode("latin-1")], "binary"),
         ("txt", [b"", b"a dog"], "text"),
         ("txt", [b""], "empty"),
         ("txt", [], "unknown"),
@@ -136,6 +142,13 @@ def test_examine_part_recognizes_jpeg_xl_without_container() -> None:
 
     assert oddity.startswith("jxl: the loader does not decode JXL")
     assert oddity.endswith("(pillow-jxl-plugin)")
+
+
+def test_text_in_another_encoding_is_counted() -> None:
+    facts = examine_part(PartEvidence("txt", 3, ("Zoë".encode("latin-1"), "Zoë".encode(), b"\x00\xff")), 3)
+
+    assert (facts.read, facts.not_utf8) == (3, 1)
+    assert facts.oddities[0] == "txt: 1 of 3 read are not UTF-8"
 
 
 def test_empty_and_mixed_contents_are_reported() -> None:

@@ -264,6 +264,19 @@ def detect_dataset_type(location: DatasetLocation, generation: int) -> Detection
         storage.close()
 
 
+def not_utf8_findings(detection: Detection | None) -> list[Finding]:
+    """A warning WDS145 for each part with text in another encoding among the samples that the detection read."""
+    return [
+        Finding(
+            code="WDS145",
+            severity="warning",
+            message=f"{part}: {count:,} of the {read:,} that were read are not UTF-8, which the loader cannot read. "
+            "`wdsctl validate --level content` lists all; convert them, for example with `iconv -f latin1 -t UTF-8`",
+        )
+        for part, (count, read) in (detection.not_utf8.items() if detection is not None else ())
+    ]
+
+
 def fitting_type_findings(
     location: DatasetLocation, generation: int, config: DatasetConfig, source: str, dest: str
 ) -> list[Finding]:

@@ -44,6 +44,7 @@ from wdsctl.core.index.write_dataset_yaml import (
     UnsureTypeError,
     fitting_type_findings,
     is_doubtful,
+    not_utf8_findings,
     set_aside_broken_config,
     write_dataset_yaml,
 )
@@ -395,6 +396,7 @@ def _run_steps(
                 indexed = replace(indexed, findings=(*indexed.findings, *taken.findings))
             if is_new:  # `index` compared the samples with another field map, or with none
                 lacking = lacking_field_findings(here, indexed.generation, request.index)
+                lacking = (*lacking, *not_utf8_findings(detection))
                 kept = (each for each in indexed.findings if each.code != "WDS108")
                 entry.findings += lacking
                 indexed = replace(indexed, findings=(*kept, *lacking))

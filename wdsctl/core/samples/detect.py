@@ -119,7 +119,8 @@ class Detection:
     `confidence`: 0 to 1; 0 if no type fits. `rejected`: all other types, the next best first. `kinds`: the content of
     each part, such as `image/jpeg`. `unused_media`: parts with images, video or audio that no field uses. `optional`:
     the fields that some samples may lack. `json_keys`: the keys that the examined objects of each part have. `reasons`,
-    and the reason of a rejected candidate, are short sentences for a terminal.
+    and the reason of a rejected candidate, are short sentences for a terminal. `not_utf8`: of parts with text in
+    another encoding, how many there are among how many that were read.
     """
 
     sample_type: str
@@ -131,6 +132,7 @@ class Detection:
     unused_media: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
     json_keys: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    not_utf8: dict[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
 
     @property
     def is_sure(self) -> bool:
@@ -166,12 +168,14 @@ def infer_sample_type(evidence: Evidence, *, is_jsonl: bool = False) -> Detectio
     outcomes = [_try_jsonl(name, facts) if is_jsonl else _try_sample_type(name, facts) for name in names]
     kinds = {part.name: part.label for part in facts}
     json_keys = {part.name: tuple(dict.fromkeys(str(key.path[0]) for key in part.keys)) for part in facts if part.keys}
+    not_utf8 = {part.name: (part.not_utf8, part.read) for part in facts if part.not_utf8}
     # sorted() is stable: of equal scores, the type that comes first in SAMPLE_TYPES wins.
     misfits = sorted((one for one in outcomes if isinstance(one, _Misfit)), key=lambda one: -one.has)
     fits = sorted((one for one in outcomes if isinstance(one, _Candidate)), key=lambda one: -one.score)
     rejected = tuple(RejectedSampleType(one.sample_type, one.reason) for one in misfits)
     if not fits:
-        return Detection(CRUDE, {}, 0.0, _crude_reasons(facts), rejected, kinds, json_keys=json_keys)
+        reasons = _crude_reasons(facts)
+        return Detection(CRUDE, {}, 0.0, reasons, rejected, kinds, json_keys=json_keys, not_utf8=not_utf8)
     best, *others = fits
     rivals = [other for other in others if best.score - other.score < _RIVAL_MARGIN and not _is_subset_of(other, best)]
     lost = tuple(RejectedSampleType(other.sample_type, _why_lost(best, other)) for other in others)
@@ -190,6 +194,7 @@ def infer_sample_type(evidence: Evidence, *, is_jsonl: bool = False) -> Detectio
             and (field.kind in MEDIA_LIST_KINDS or _may_be_none(field, best.filled[field.name]))
         ),
         json_keys=json_keys,
+        not_utf8=not_utf8,
     )
 
 

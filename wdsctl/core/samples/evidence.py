@@ -40,7 +40,9 @@ _DISPLAY_NAMES = {
     "object": "a JSON object",
     "array": "a JSON array",
     "string": "a JSON string",
+    "not UTF-8": "text that is not UTF-8",
 }
+_NOT_UTF8 = "not UTF-8"
 _JSON_FORMATS = frozenset({"object", "array", "string", "integer", "number"})
 _TEXT_FORMATS = frozenset({"text", "utf-16", "string", "integer", "number"})
 #: The formats that a part's last extension promises, as `SniffedContent` calls them. Other extensions promise nothing.
@@ -104,7 +106,8 @@ class PartFacts:
     `kind`: a kind of content, or mixed, or unknown if no content was examined. `format`: the most frequent format.
     `content_summary`: the content in words. `oddities`: sentences about content that contradicts the name or the rest,
     or that the loader does not decode.
-    `names_of`: the part whose numbers a text names, see `find_class_names`; empty for other parts.
+    `names_of`: the part whose numbers a text names, see `find_class_names`; empty for other parts. `read`: how many
+    parts were examined; `not_utf8`: how many have text or JSON in another encoding, which the loader cannot read.
     """
 
     name: str
@@ -115,6 +118,8 @@ class PartFacts:
     oddities: tuple[str, ...]
     keys: tuple[JsonKeyFacts, ...] = ()
     names_of: str = ""
+    read: int = 0
+    not_utf8: int = 0
 
     @property
     def label(self) -> str:
@@ -138,13 +143,21 @@ def examine_part(part: PartEvidence, samples: int) -> PartFacts:
     """Return the facts about one part of a dataset of `samples` samples."""
     share = part.samples / samples if samples else 0.0
     sizes = part.sizes or tuple(map(len, part.heads))
-    contents = [sniff(head, size, name=part.name) for head, size in zip(part.heads, sizes, strict=True)]
+    contents = [_sniff_part(part.name, head, size) for head, size in zip(part.heads, sizes, strict=True)]
     full = [content for content in contents if content.kind != "empty"]
     kind, form = _consensus(full, part.name) if full else ("empty" if contents else "unknown", "")
     wholes = [head for head, size in zip(part.heads, sizes, strict=True) if size <= len(head)]
     keys = _json_key_facts(wholes, share) if (kind, form) == ("json", "object") else ()
     return PartFacts(
-        part.name, share, kind, form, _summarize_contents(contents), _find_oddities(part.name, kind, contents), keys
+        part.name,
+        share,
+        kind,
+        form,
+        _summarize_contents(contents),
+        _find_oddities(part.name, kind, contents),
+        keys,
+        read=len(contents),
+        not_utf8=_count_not_utf8(contents),
     )
 
 
@@ -166,6 +179,26 @@ def find_class_names(evidence: Evidence, facts: Sequence[PartFacts]) -> tuple[Pa
         else fact
         for fact in facts
     )
+
+
+def _sniff_part(name: str, head: bytes, size: int) -> SniffedContent:
+    """`sniff`, but of a text or JSON in another encoding than UTF-8 its kind, and `_NOT_UTF8`: most encodings have the
+    ASCII characters, and no control characters."""
+    found = sniff(head, size, name=name)
+    if found.kind != "binary" or found.format or not _promises_text(name) or not head:
+        return found
+    text = head.decode("latin-1").encode()
+    found = sniff(text, len(text) + max(0, size - len(head)), name=name)
+    return found if found.kind == "binary" else SniffedContent(found.kind, _NOT_UTF8)
+
+
+def _promises_text(name: str) -> bool:
+    promised = FORMATS_BY_EXTENSION.get(_extension(name), frozenset())
+    return bool(promised & (_TEXT_FORMATS | _JSON_FORMATS))
+
+
+def _extension(name: str) -> str:
+    return name.lower().rpartition(".")[2]
 
 
 def _short_values(part: PartEvidence) -> list[str]:
@@ -193,13 +226,16 @@ def _consensus(contents: Sequence[SniffedContent], name: str) -> tuple[str, str]
     kinds = Counter(content.kind for content in contents)
     kind: str
     kind, count = kinds.most_common(1)[0]
-    # One word among numbers makes the part text, and so does much text among JSON. A few other files are oddities.
-    tolerated = 0 if kind in {"integer", "number"} else 1 - _CONSENSUS_SHARE
+    # One word among numbers makes the part text, and so does much text among JSON. A few other files are oddities, and
+    # so are up to half of the files if the others are what the name promises.
+    forms_of_name = FORMATS_BY_EXTENSION.get(_extension(name), frozenset())
+    is_promised = any(content.kind == kind and _format_name(content) in forms_of_name for content in contents)
+    tolerated = 0 if kind in {"integer", "number"} else 0.5 if is_promised else 1 - _CONSENSUS_SHARE
     if len(contents) - count > tolerated * len(contents):
         if not set(kinds) <= _TEXT_KINDS:
             return "mixed", ""
         kind = "number" if set(kinds) == {"integer", "number"} else "text"
-    forms = Counter(content.format for content in contents if content.kind == kind)
+    forms = Counter(content.format for content in contents if content.kind == kind and content.format != _NOT_UTF8)
     form = forms.most_common(1)[0][0] if forms else ""
     if kind == "json" and form == "string" and not name.endswith("json"):
         return "text", "utf-8"  # captions in quotation marks, not JSON
@@ -218,11 +254,14 @@ def _summarize_contents(contents: Sequence[SniffedContent]) -> str:
 
 def _find_oddities(name: str, kind: str, contents: Sequence[SniffedContent]) -> tuple[str, ...]:
     odd = []
-    promised = FORMATS_BY_EXTENSION.get(name.lower().rpartition(".")[2])
+    promised = FORMATS_BY_EXTENSION.get(_extension(name))
+    if not_utf8 := _count_not_utf8(contents):
+        odd.append(f"{name}: {not_utf8} of {len(contents)} read are not UTF-8")
     broken = [
         content
         for content in contents
         if promised and content.kind != "empty" and _format_name(content) not in promised
+        if content.format != _NOT_UTF8
     ]
     for shown, count in Counter(_display_name(content) for content in broken).most_common(3):
         odd.append(f"{name}: the extension does not match the content, which is {shown} ({count} of {len(contents)})")
@@ -239,6 +278,10 @@ def _find_oddities(name: str, kind: str, contents: Sequence[SniffedContent]) -> 
         for content in dict.fromkeys(content for content in contents if not has_reader(content.format))
     )
     return tuple(odd)
+
+
+def _count_not_utf8(contents: Sequence[SniffedContent]) -> int:
+    return sum(content.format == _NOT_UTF8 for content in contents)
 
 
 def _format_name(content: SniffedContent) -> str:
