@@ -170,6 +170,22 @@ def test_part_of_field_is_required_unless_optional(tmp_path: Path, optional: str
     assert note.message == "label: missing in 1 of 12 samples"
 
 
+def test_masks_in_jpeg_are_a_warning(tmp_path: Path) -> None:
+    files = samples(0, 4, "jpg", "mask.png") | samples(4, 3, "jpg", "mask.JPG") | samples(7, 2, "jpg", "mask.png")
+    files |= samples(8, 1, "mask.JPG")  # of this sample, the PNG is the mask
+    root = a_dataset(tmp_path, {"a.tar": dict(sorted(files.items()))})
+    index(root)
+    yaml = Path(locate(root).dataset_yaml)
+    yaml.write_text('sample_type: SegmentationSample\nfield_map: {image: jpg, mask: "mask.png,mask.JPG"}\n')
+
+    (warning,) = [each for each in validate(root).findings if each.severity != "note"]
+    assert index(root).findings == (warning,)
+    assert (warning.code, warning.severity, warning.key, warning.count) == ("WDS173", "warning", "000004", 3)
+    assert warning.message.startswith("mask: JPEG in 3 of 9 samples")
+    yaml.write_text("sample_type: ImageSample\nfield_map: {image: jpg}\n")
+    assert index(root).findings == ()
+
+
 def test_media_of_same_kind_replace_each_other(tmp_path: Path) -> None:
     pictures = {**samples(0, 14), **samples(14, 8, "png", "txt")}
     index(root := a_dataset(tmp_path, {"a.tar": pictures}))

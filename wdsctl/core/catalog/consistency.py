@@ -22,7 +22,7 @@ from wdsctl.core.catalog.totals import PartCount
 from wdsctl.core.dataset.config import DatasetConfig, required_fields
 from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.errors import CatalogError, Finding, PermissionDenied, Severity, StorageError
-from wdsctl.core.media.kinds import MEDIA_KINDS, part_kind
+from wdsctl.core.media.kinds import FORMAT_BY_EXTENSION, MEDIA_KINDS, part_kind
 from wdsctl.core.offsets.key_index import HASH_CHUNK_KEYS, OffsetsRows, sort_keys_by_hash
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.progress import Progress
@@ -38,6 +38,7 @@ EXPECTED_PART_SHARE = 0.95  # if this share of the samples has a part, all are e
 MAX_COLLISION_FINDINGS = 1000  # sets of colliding names with a finding each
 MAX_SHOWN_NAMES = 8  # of one collision
 
+_JPEG_EXTENSIONS = FORMAT_BY_EXTENSION["jpg"].extensions
 _MAX_SHOWN_SHARDS = 3
 
 _SHARD_OF = f"id >> {INDEX_BITS}"
@@ -139,6 +140,7 @@ def part_findings(offsets: Offsets, parts: Sequence[PartCount], config: DatasetC
     """
     yield from missing_field_findings(offsets, config)
     yield from absent_field_findings(offsets, config)
+    yield from lossy_mask_findings(offsets, config)
     expected = _expected_with_missing_counts(offsets, config)
     for names, lacking in expected.items():
         if lacking:
@@ -218,6 +220,28 @@ def absent_field_finding(field: str, missing: int, samples: int, shard: str, key
         key=key,
         count=missing,
     )
+
+
+def lossy_mask_findings(offsets: Offsets, config: DatasetConfig) -> Iterator[Finding]:
+    """A warning if masks are JPEG, by the names of their parts, with their number."""
+    for field in SAMPLE_TYPES.get(config.sample_type, ()):
+        names = _field_parts(offsets, config).get(field.name, ()) if field.kind == "mask" else ()
+        lossy = {name for name in names if name.lower().rpartition(".")[2] in _JPEG_EXTENSIONS}
+        taken = [next((name for name in names if name in layout), "") for layout in offsets.layouts]
+        having = [i for i, name in enumerate(taken) if name in lossy]
+        if not having:
+            continue
+        count, first = offsets.find_with_layouts(having)
+        yield Finding(
+            code="WDS173",
+            severity="warning",
+            message=f"{field.name}: JPEG in {count:,} of {pluralize(offsets.samples, 'sample')}; its compression "
+            "changes ids at the borders of objects: write the masks as PNG",
+            shard=offsets.shards[offsets.shard_of(first)].path,
+            key=offsets.key(first),
+            part=taken[having[0]],
+            count=count,
+        )
 
 
 def describe_absent_field(field: str, missing: int, samples: int) -> str:

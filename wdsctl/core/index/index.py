@@ -131,13 +131,13 @@ def update_columns_if_needed(
 
 def lacking_field_findings(location: DatasetLocation, generation: int, request: IndexRequest) -> tuple[Finding, ...]:
     """Warn about samples that lack parts which the field map requires: the loader skips them. A note counts those that
-    lack optional fields.
+    lack optional fields, and a warning masks in JPEG.
 
     Returns nothing in a dry run, nor if dataset.yaml or the offsets file cannot be read: `validate` reports the error.
     """
     if request.dry_run or not os.path.exists(location.config_path):
         return ()
-    from wdsctl.core.catalog.consistency import absent_field_findings, missing_field_findings
+    from wdsctl.core.catalog.consistency import absent_field_findings, lossy_mask_findings, missing_field_findings
     from wdsctl.core.dataset.config import load_config
     from wdsctl.core.offsets.read import Offsets
 
@@ -145,7 +145,7 @@ def lacking_field_findings(location: DatasetLocation, generation: int, request: 
         config = load_config(location.config_path)
         offsets = Offsets(location.offsets_path(generation))
         missing = missing_field_findings(offsets, config, "warning", names_samples=False)
-        return (*missing, *absent_field_findings(offsets, config))
+        return (*missing, *absent_field_findings(offsets, config), *lossy_mask_findings(offsets, config))
     except (DatasetError, CatalogError, StorageError, PermissionDenied):
         return ()
 

@@ -397,7 +397,7 @@ def _run_steps(
             if is_new:  # `index` compared the samples with another field map, or with none
                 lacking = lacking_field_findings(here, indexed.generation, request.index)
                 lacking = (*lacking, *not_utf8_findings(detection))
-                kept = (each for each in indexed.findings if each.code != "WDS108")
+                kept = (each for each in indexed.findings if each.code not in ("WDS108", "WDS172", "WDS173"))
                 entry.findings += lacking
                 indexed = replace(indexed, findings=(*kept, *lacking))
             config = load_config(here.config_path) if os.path.exists(here.config_path) else None
