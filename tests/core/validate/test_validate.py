@@ -175,7 +175,7 @@ def test_masks_in_jpeg_are_a_warning(tmp_path: Path) -> None:
     files |= samples(8, 1, "mask.JPG")  # of this sample, the PNG is the mask
     root = a_dataset(tmp_path, {"a.tar": dict(sorted(files.items()))})
     index(root)
-    yaml = Path(locate(root).dataset_yaml)
+    yaml = Path(locate(root).config_path)
     yaml.write_text('sample_type: SegmentationSample\nfield_map: {image: jpg, mask: "mask.png,mask.JPG"}\n')
 
     (warning,) = [each for each in validate(root).findings if each.severity != "note"]

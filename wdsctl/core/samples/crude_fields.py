@@ -43,8 +43,8 @@ def complete_crude_fields(
     by_layout = [crude_sample_fields(layout, parse_field_map(fields)) for layout in layouts]
     parts: dict[str, list[str]] = {}
     for found in by_layout:
-        for field, own in found.items():
-            parts.setdefault(field, []).extend(own)
+        for field, some in found.items():
+            parts.setdefault(field, []).extend(some)
     optional = []
     for field, own in parts.items():
         if all(field in found for found in by_layout):
