@@ -12,21 +12,23 @@ import pytest
 
 from tests import children
 from tests.build import a_dataset, an_image, samples, some_shards, split_by_ratios
-from wdsctl.core.catalog.history import read_log, read_run, record_run
+from wdsctl.core.catalog.history import read_log, read_run
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import CatalogError, Finding, InputError, count_by_code
 from wdsctl.core.index.index import index
 from wdsctl.core.invocation import recording_invocation
+from wdsctl.core.opened.handle import open_dataset
+from wdsctl.core.opened.writing import recording
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.progress import SILENT_PROGRESS
 
 HANGING_RUN = """
 import os, signal, sys
-from wdsctl.core.dataset.location import locate
+from wdsctl.core.opened.handle import open_dataset
+from wdsctl.core.opened.writing import recording
 from wdsctl.core.progress import SILENT_PROGRESS
-from wdsctl.core.catalog.history import record_run
-with record_run(locate(sys.argv[1]), "index", ["data"], SILENT_PROGRESS):
+with open_dataset(sys.argv[1]) as dataset, recording(dataset, "index", ["data"], SILENT_PROGRESS):
     print("begun", flush=True)
     sys.stdin.read()
 """
@@ -163,7 +165,7 @@ def test_continued_run_stores_each_finding_once(root: str) -> None:
     finding = Finding(code="WDS101", severity="error", message="broken", shard="a.tar")
     with recording_invocation("prepare", ["x"]):
         for more in ([], [Finding(code="WDS102", severity="warning", message="odd")]):
-            with record_run(locate(root), "index", [], SILENT_PROGRESS) as entry:
+            with open_dataset(root) as dataset, recording(dataset, "index", [], SILENT_PROGRESS) as entry:
                 assert read_log(root).runs[0].status == "running"
                 entry.findings += [finding, *more]
 

@@ -11,7 +11,7 @@ from wdsctl.core.index.index import index
 from wdsctl.core.opened.handle import open_dataset
 
 
-def test_handle_reads_the_same_catalog_until_it_is_closed(tmp_path: Path) -> None:
+def test_handle_reads_the_same_catalog_until_refresh(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 2)
     index(root)
     with open_dataset(root) as dataset:
@@ -19,8 +19,22 @@ def test_handle_reads_the_same_catalog_until_it_is_closed(tmp_path: Path) -> Non
         split_by_ratios(root, {"train": 1.0})
 
         assert dataset.catalog.splits() == before == []
-    with open_dataset(root) as dataset:
+        dataset.refresh()
         assert [split.name for split in dataset.catalog.splits()] == ["train"]
+        catalog = dataset.catalog
+        dataset.refresh()
+        assert dataset.catalog is catalog, "an unchanged file stays open"
+
+
+def test_state_of_handle_is_none_without_readable_catalog(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 2)
+    with open_dataset(root) as dataset:
+        assert dataset.state() is None
+        index(root)
+        assert dataset.state() == {"generation": 1, "shards": 2, "samples": 10}
+        Path(dataset.location.catalog_path).write_bytes(b"no catalog")
+        dataset.refresh()
+        assert dataset.state() is None
 
 
 def test_handle_reports_missing_catalog_at_every_use(tmp_path: Path) -> None:

@@ -1,106 +1,21 @@
-"""The history of commands: `record_run` stores those that write or check in the ledger, `wdsctl log` lists them."""
+"""`wdsctl log`: the history of commands. `wdsctl/core/opened/writing.py` records them in the ledger."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, Literal
 
-from wdsctl.core.catalog.ledger import Ledger, RunStatus
-from wdsctl.core.catalog.open_catalog import catalog_state
+from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command_at
-from wdsctl.core.dataset.lock import is_process_running, process_identity
+from wdsctl.core.dataset.lock import is_process_running
 from wdsctl.core.errors import (
     CatalogError,
     Finding,
     InputError,
-    PermissionDenied,
-    StorageError,
-    WdsctlError,
-    count_by_code,
 )
-from wdsctl.core.invocation import Invocation, current_invocation
-from wdsctl.core.jobs import StageStopped
-from wdsctl.core.progress import Progress
-from wdsctl.core.version import VERSION
-
-#: Errors of writing a ledger: it belongs to another user, is locked or from a newer version, or the disk is full.
-_LEDGER_ERRORS = (PermissionDenied, CatalogError, StorageError)
-
-
-@dataclass(slots=True)
-class RunRecord:
-    """A run in progress. `findings` are stored when the run succeeds. `ledger_error`: why the ledger is unavailable."""
-
-    ledger: Ledger | None
-    ledger_error: WdsctlError | None = None
-    findings: list[Finding] = field(default_factory=list)
-    run_id: int = 0  # its number in the ledger
-
-
-@contextmanager
-def record_run(
-    location: DatasetLocation, command: str, arguments: Sequence[str], progress: Progress
-) -> Iterator[RunRecord]:
-    """Record the run in the ledger. If that fails, note it for the user, and let the run continue.
-
-    The record has the command line as typed, or `command` and `arguments` for a call from Python. Further runs of the
-    same invocation continue the record. In a dataset that the user cannot write, nothing is recorded and nothing noted.
-    """
-    if not os.access(location.meta, os.W_OK):
-        yield RunRecord(None)
-        return
-    try:
-        ledger = Ledger.open(location.ledger_path)
-    except _LEDGER_ERRORS as error:
-        progress.note(_not_recorded_message(error))
-        yield RunRecord(None, error)
-        return
-    with closing(ledger):
-        for note in ledger.notes:
-            progress.note(note)
-        yield from _record_in_ledger(ledger, location.catalog_path, current_invocation(command, arguments), progress)
-
-
-def _record_in_ledger(ledger: Ledger, catalog: str, invocation: Invocation, progress: Progress) -> Iterator[RunRecord]:
-    began: dict[str, Any] = {"process": process_identity(), "before": catalog_state(catalog)}
-    try:
-        run = ledger.begin_run(
-            invocation.command, invocation.arguments, version=VERSION, details=began, token=invocation.token
-        )
-        (begun,), earlier = ledger.runs(run_id=run), ledger.findings(run)
-    except _LEDGER_ERRORS as error:
-        progress.note(_not_recorded_message(error))
-        yield RunRecord(None, error)
-        return
-    entry = RunRecord(ledger, run_id=run)
-    status: RunStatus = "failed"
-    try:
-        yield entry
-        found = [*earlier, *entry.findings]
-        status = "partial" if any(finding.severity == "error" for finding in found) else "ok"
-    except (KeyboardInterrupt, StageStopped):
-        status = "interrupted"
-        raise
-    finally:
-        known = set(earlier)
-        new = [finding for finding in entry.findings if finding not in known]
-        counts = dict(count_by_code([*earlier, *new]))
-        details = {**begun["details"], "after": catalog_state(catalog), "findings": counts}
-        try:  # an error here must not replace the result of the run, nor its own error
-            if status in ("ok", "partial"):
-                ledger.add_findings(run, new)
-            ledger.finish_run(run, status, details)
-        except _LEDGER_ERRORS as error:
-            progress.note(_not_recorded_message(error))
-
-
-def _not_recorded_message(error: WdsctlError) -> str:
-    return f"this run is not recorded in the ledger: {error.message} ({error.where})"
-
 
 #: A run without a recorded end is `running`, `killed` if its process is gone, or `unfinished` if this is unknown here.
 RunOutcome = Literal["ok", "partial", "failed", "interrupted", "running", "killed", "unfinished"]

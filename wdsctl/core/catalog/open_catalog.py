@@ -30,7 +30,7 @@ from wdsctl.core.catalog.database_file import (
 )
 from wdsctl.core.dataset.location import root_of_catalog_file, shell_command, shell_command_for_file
 from wdsctl.core.dataset.shard_names import FORMER_SHARD_SUFFIXES
-from wdsctl.core.errors import CatalogError, InputError, WdsctlError, translate_os_errors
+from wdsctl.core.errors import CatalogError, InputError, translate_os_errors
 from wdsctl.core.files import open_own
 from wdsctl.core.samples.naming import INDEX_BITS
 
@@ -188,18 +188,6 @@ def schema_version(path: str) -> int:
     """The schema version of the catalog file. Raises CatalogError WDS301, WDS302 and WDS303. Reads 100 bytes."""
     check_catalog_file(path)
     return int(struct.unpack(">I", _read_head(path)[0][60:64])[0])
-
-
-def catalog_state(path: str) -> dict[str, int] | None:
-    """Generation, shards and samples of the catalog at `path`; None if there is none that can be read."""
-    try:
-        with closing(connect_catalog(path)) as connection:
-            generation = connection.execute("SELECT value FROM meta WHERE key = 'generation'").fetchone()[0]
-            query = "SELECT count(*), coalesce(sum(samples), 0) FROM shard WHERE removed IS NULL"
-            shards, samples = connection.execute(query).fetchone()
-            return {"generation": int(generation), "shards": shards, "samples": samples}
-    except (*DATABASE_ERRORS, WdsctlError, ValueError, TypeError):
-        return None
 
 
 def missing_catalog_error(path: str, prepare_command: str = "") -> CatalogError:

@@ -12,7 +12,6 @@ from dataclasses import asdict, replace
 from hashlib import blake2b
 from typing import Any
 
-from wdsctl.core.catalog.history import record_run
 from wdsctl.core.catalog.presence import check_not_in_dataset
 from wdsctl.core.convert import exporters
 from wdsctl.core.convert.destination import (
@@ -65,6 +64,8 @@ from wdsctl.core.errors import DatasetError, OptionConflict, UsageError, WdsctlE
 from wdsctl.core.export.hub import check_split_names
 from wdsctl.core.files import make_folder, remove_empty_folder
 from wdsctl.core.invocation import describe_request
+from wdsctl.core.opened.handle import OpenDataset
+from wdsctl.core.opened.writing import recording
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.samples.naming import DEFAULT_TEMPLATE, check_shard_template
 from wdsctl.core.shards.write import check_limits
@@ -136,7 +137,8 @@ def _convert(sources: Sequence[str], dest: str, request: ConvertRequest, progres
             stack.enter_context(lock_dataset(location, wait=request.wait, note=progress.note))
             check_destination_free(location, dest, work)  # the run that held the lock may have written files
             stack.enter_context(clean_up_on_error(location, work, had_meta=had_meta))
-            entry = stack.enter_context(record_run(location, "convert", arguments, progress))
+            dataset = stack.enter_context(OpenDataset(location))
+            entry = stack.enter_context(recording(dataset, "convert", arguments, progress))
             make_folder(work)
             report = _run_conversion(sources, dest, request, work, location, progress, check_writer)
             entry.findings += report.findings

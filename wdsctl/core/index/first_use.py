@@ -45,10 +45,10 @@ def index_on_first_use(
     location = locate(root, catalog)
     if _is_ready(location, with_splits=with_splits):
         return location
-    from wdsctl.core.catalog.history import record_run
     from wdsctl.core.dataset.root_spec import RootSpec
     from wdsctl.core.energon.meta import energon_meta
     from wdsctl.core.index.index import check_new_catalog
+    from wdsctl.core.opened.writing import recording
 
     with energon_meta(location.root, location.single_file) as meta:
         if not meta.is_prepared():
@@ -59,7 +59,10 @@ def index_on_first_use(
     try:
         with lock_dataset(location, wait=math.inf, note=on_note):
             if not _is_ready(location, with_splits=with_splits):
-                with record_run(location, "index", [location.display_path], progress) as entry:
+                with (
+                    OpenDataset(location) as dataset,
+                    recording(dataset, "index", [location.display_path], progress) as entry,
+                ):
                     entry.findings += _index(location, progress, with_splits=with_splits)
     except CatalogError as error:
         if error.code != "WDS308":

@@ -14,7 +14,6 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from wdsctl.core.catalog.history import record_run
 from wdsctl.core.catalog.ledger_checks import has_quarantine
 from wdsctl.core.catalog.presence import check_not_incomplete, is_media_folder, media_folder_option_error
 from wdsctl.core.catalog.read import Catalog, has_splits
@@ -26,7 +25,7 @@ from wdsctl.core.dataset.location import (
     note_catalog_location,
     shell_command,
 )
-from wdsctl.core.dataset.lock import after_publication, describe_lock_holder, lock_dataset
+from wdsctl.core.dataset.lock import after_publication, describe_lock_holder
 from wdsctl.core.dataset.polylithic import is_polylithic, read_polylithic_folder
 from wdsctl.core.dataset.root_spec import RootSpec, parse_root_spec
 from wdsctl.core.dataset.shard_names import is_jsonl_name
@@ -54,6 +53,8 @@ from wdsctl.core.index.request import (
 )
 from wdsctl.core.index.shards import check_has_shards, index_shards
 from wdsctl.core.invocation import describe_request
+from wdsctl.core.opened.handle import OpenDataset
+from wdsctl.core.opened.writing import writing
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.samples.naming import KeyRuleName
 from wdsctl.core.urls import is_url, redact_secrets
@@ -263,10 +264,8 @@ def index_dataset(
         return index_locked(location, request, progress)
     check_new_catalog(location, request.exclude or (), spec)
     note_catalog_location(location, catalog, progress)
-    with (
-        lock_dataset(location, wait=wait, note=progress.note),
-        record_run(location, "index", [redact_secrets(spec.root), *describe_request(request)], progress) as entry,
-    ):
+    arguments = [redact_secrets(spec.root), *describe_request(request)]
+    with OpenDataset(location) as dataset, writing(dataset, "index", arguments, progress, wait=wait) as entry:
         with stage_catalog(location) as stage:
             report = index_staged(stage, request, progress)
             if not is_energon_imported(stage.location):

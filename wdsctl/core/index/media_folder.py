@@ -12,12 +12,11 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 
-from wdsctl.core.catalog.history import record_run
 from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.stage import change_catalog
 from wdsctl.core.catalog.values import MEDIA_FOLDER_KIND, MediaSettings
 from wdsctl.core.dataset.location import DatasetLocation, locate, note_catalog_location
-from wdsctl.core.dataset.lock import after_publication, lock_dataset
+from wdsctl.core.dataset.lock import after_publication
 from wdsctl.core.errors import Finding, InputError, OptionConflict, findings_at_least
 from wdsctl.core.files import remove_tree
 from wdsctl.core.index.media import (
@@ -30,6 +29,8 @@ from wdsctl.core.index.request import MediaReport, MediaRequest, MediaState
 from wdsctl.core.invocation import describe_request
 from wdsctl.core.jobs import UnitSize, make_executor, run_units
 from wdsctl.core.media.selection import AUTO, parse_media_selection
+from wdsctl.core.opened.handle import OpenDataset
+from wdsctl.core.opened.writing import writing
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.shards.list import ShardFile, list_files
 from wdsctl.core.storage.open import workers_for
@@ -89,8 +90,8 @@ def index_media_folder(
         _list_media_files(location, _folder_settings(request, None), exclude)
     note_catalog_location(location, catalog, progress)
     with (
-        lock_dataset(location, wait=wait, note=progress.note),
-        record_run(location, "index", [redact_secrets(root), *describe_request(request)], progress) as entry,
+        OpenDataset(location) as dataset,
+        writing(dataset, "index", [redact_secrets(root), *describe_request(request)], progress, wait=wait) as entry,
     ):
         report = _index(location, request, exclude, workers, rebuild=rebuild, dry_run=False, progress=progress)
         entry.findings += report.findings

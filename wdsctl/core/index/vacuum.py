@@ -9,17 +9,17 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from wdsctl.core.catalog.history import record_run
 from wdsctl.core.catalog.open_catalog import check_catalog_file
 from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.stage import change_catalog
 from wdsctl.core.dataset.location import DatasetLocation, locate
-from wdsctl.core.dataset.lock import lock_dataset
 from wdsctl.core.errors import PermissionDenied, UsageError, translate_os_errors
 from wdsctl.core.files import remove_file
 from wdsctl.core.index.first_use import ensure_catalog_exists
 from wdsctl.core.index.merge import KEPT_GENERATIONS
 from wdsctl.core.joins.index import STALE_DRAFT_SECONDS
+from wdsctl.core.opened.handle import OpenDataset
+from wdsctl.core.opened.writing import writing
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.urls import redact_secrets
 
@@ -139,8 +139,8 @@ def catalog_vacuum(
             "the catalog is not writable", where=location.meta, hint="ask the owner of the dataset for write permission"
         )
     with (
-        lock_dataset(location, wait=wait, note=progress.note),
-        record_run(location, "catalog vacuum", [redact_secrets(root)], progress),
+        OpenDataset(location) as dataset,
+        writing(dataset, "catalog vacuum", [redact_secrets(root)], progress, wait=wait),
     ):
         return _vacuum(location, generations, damaged, progress, dry_run=False)
 

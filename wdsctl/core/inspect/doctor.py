@@ -15,12 +15,13 @@ import sys
 from dataclasses import dataclass
 from importlib import metadata
 
-from wdsctl.core.catalog.open_catalog import catalog_state, schema_version
+from wdsctl.core.catalog.open_catalog import schema_version
 from wdsctl.core.dataset.location import DatasetLocation, locate
 from wdsctl.core.dataset.polylithic import find_polylithic_folder
 from wdsctl.core.dataset.shard_names import is_jsonl_name
 from wdsctl.core.errors import WdsctlError, translate_os_errors
 from wdsctl.core.extras import EXTRA_OF_PACKAGE, install_command
+from wdsctl.core.opened.handle import OpenDataset
 from wdsctl.core.urls import is_url, protocol
 from wdsctl.core.version import VERSION
 
@@ -158,7 +159,8 @@ def _dataset_facts(root: str, catalog: str | None) -> DatasetFacts:
     version, state, code = None, None, ""
     try:
         version = schema_version(location.catalog_path)
-        state = catalog_state(location.catalog_path)
+        with OpenDataset(location) as dataset:
+            state = dataset.state()
         code = "" if state else "WDS302"
     except WdsctlError as error:
         code = error.code

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from wdsctl.core.catalog.browse import CatalogBrowser
 from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.dataset.location import DatasetLocation, locate
+from wdsctl.core.errors import WdsctlError
 
 if TYPE_CHECKING:
     from wdsctl.core.catalog.ledger import Ledger
@@ -22,17 +23,19 @@ if TYPE_CHECKING:
 class OpenDataset:
     """A dataset whose files are opened when they are first read. Close it, or use it in a `with`.
 
-    `view`: the name of the view that the user selected; empty for the whole dataset. The handle reads the same catalog
-    until it is closed, also if a writer replaces the file.
+    `view`: the name of the view that the user selected; empty for the whole dataset. After its first use, the catalog
+    stays the same until `refresh`, also if a writer replaces the file.
     """
 
     def __init__(self, location: DatasetLocation, view: str = "") -> None:
         self.location = location
         self.view = view
+        self._revision: tuple[int, ...] | None = None
 
     @cached_property
     def catalog(self) -> Catalog:
         """The published catalog. Raises CatalogError WDS301, WDS302 and WDS303, at every use."""
+        self._revision = file_revision(self.location.catalog_path)
         return Catalog.open(self.location.catalog_path)
 
     @cached_property
@@ -55,6 +58,22 @@ class OpenDataset:
         path = self.location.config_path
         return load_config(path) if os.path.exists(path) else DatasetConfig()
 
+    def state(self) -> dict[str, int] | None:
+        """Generation, shards and samples, for the history; None if there is no catalog that can be read."""
+        try:
+            [(shards, samples)] = self.catalog.rows(
+                "SELECT count(*), coalesce(sum(samples), 0) FROM shard WHERE removed IS NULL"
+            )
+            return {"generation": self.catalog.generation, "shards": shards, "samples": samples}
+        except WdsctlError:
+            return None
+
+    def refresh(self) -> None:
+        """Read the catalog that is there now. An unchanged one stays open."""
+        if "catalog" in self.__dict__ and self._revision != file_revision(self.location.catalog_path):
+            self.__dict__.pop("browser", None)
+            self.__dict__.pop("catalog").close()
+
     def close(self) -> None:
         for name in ("catalog", "ledger"):
             if name in self.__dict__:
@@ -65,6 +84,15 @@ class OpenDataset:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+
+def file_revision(path: str) -> tuple[int, ...] | None:
+    """Tells whether a writer has replaced the file. The generation does not: `split` and `vacuum` keep it."""
+    try:
+        stat = os.stat(path)
+    except OSError:
+        return None
+    return stat.st_dev, stat.st_ino, stat.st_mtime_ns, stat.st_size
 
 
 def open_dataset(root: str, catalog: str | None = None) -> OpenDataset:

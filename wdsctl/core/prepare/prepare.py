@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from wdsctl.core.catalog.history import RunRecord, record_run
 from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.stage import stage_catalog
 from wdsctl.core.convert.convert import convert
@@ -49,6 +48,8 @@ from wdsctl.core.index.write_dataset_yaml import (
     write_dataset_yaml,
 )
 from wdsctl.core.invocation import describe_request, recording_call
+from wdsctl.core.opened.handle import OpenDataset
+from wdsctl.core.opened.writing import RunRecord, writing
 from wdsctl.core.prepare.archives import unpack_archives
 from wdsctl.core.prepare.checks import (
     check_fitting_options,
@@ -218,8 +219,8 @@ def _run_locked(
     with (
         # Held until the lock is released: until then, the run may publish the catalog.
         hold_remote_marker(location, request.wait, progress) if listing is not None else nullcontext() as check_writer,
-        lock_dataset(location, wait=request.wait, note=progress.note),
-        record_run(location, "prepare", (), progress) as entry,
+        OpenDataset(location) as dataset,
+        writing(dataset, "prepare", (), progress, wait=request.wait) as entry,
     ):
         try:
             return _run_steps(location, source, dest or source, listing, request, entry, check_writer, progress)

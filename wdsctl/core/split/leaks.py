@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wdsctl.core.array_types import Int64Array, Uint64Array
-from wdsctl.core.catalog.history import record_run
 from wdsctl.core.catalog.presence import check_shard_catalog
 from wdsctl.core.catalog.splits import NO_SPLIT_LABEL, SplitLabels, SplitShards, split_labels
 from wdsctl.core.catalog.values import ShardRow
@@ -26,6 +25,8 @@ from wdsctl.core.errors import Finding, UsageError
 from wdsctl.core.hashing import derive_seed, hash_values
 from wdsctl.core.jobs import UnitSize, make_executor, run_units
 from wdsctl.core.media.kinds import MEDIA_EXTENSIONS
+from wdsctl.core.opened.handle import OpenDataset
+from wdsctl.core.opened.writing import recording
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.samples.fields import did_you_mean
 from wdsctl.core.split.assignment import verb_for
@@ -108,8 +109,9 @@ def find_leaks(
     if split_set:
         arguments.append(f"split_set={split_set}")
     with (
+        OpenDataset(location) as dataset,
         publish_changes(location, progress.note, is_record=True),
-        record_run(location, "split", arguments, progress) as entry,
+        recording(dataset, "split", arguments, progress) as entry,
     ):
         context = open_split_context(location, workers, progress, keeps_results=False)
         split_shards = read_split_shards(location, split_set)

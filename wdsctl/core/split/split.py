@@ -11,17 +11,16 @@ import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from wdsctl.core.catalog.history import record_run
-from wdsctl.core.catalog.open_catalog import check_catalog_file
-from wdsctl.core.catalog.presence import check_shard_catalog, wait_for_catalog
+from wdsctl.core.catalog.presence import check_catalog_exists, wait_for_catalog
 from wdsctl.core.catalog.splits import HistoryBySet
 from wdsctl.core.catalog.stage import change_catalog
 from wdsctl.core.dataset.config import DatasetConfig, load_config, read_config_text, update_split_section
 from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command_at
-from wdsctl.core.dataset.lock import lock_dataset
 from wdsctl.core.errors import DatasetError, UsageError
 from wdsctl.core.files import write_text
 from wdsctl.core.invocation import describe_request
+from wdsctl.core.opened.handle import OpenDataset
+from wdsctl.core.opened.writing import writing
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.split.assign import assign_all
 from wdsctl.core.split.assignment import EMPTY, Assignment, SplitProblem, raise_first_problem
@@ -101,16 +100,14 @@ def split_dataset(
     location = locate(root, catalog, writing=True)
     check_set_name(request.split_set)
     wait_for_catalog(location, wait, progress.note)
-    check_shard_catalog(location)
-    if dry_run:
-        return split_dataset_locked(location, request, progress, dry_run=True)
-    check_catalog_file(location.catalog_path)  # before the lock writes a file beside it
-    arguments = [redact_secrets(root), *describe_request(request)]
-    with (
-        lock_dataset(location, wait=wait, note=progress.note),
-        record_run(location, "split", arguments, progress),
-    ):
-        return split_dataset_locked(location, request, progress)
+    check_catalog_exists(location)
+    with OpenDataset(location) as dataset:
+        dataset.catalog.check_not_media_folder()  # before the lock writes a file beside a catalog that is too new
+        if dry_run:
+            return split_dataset_locked(location, request, progress, dry_run=True)
+        arguments = [redact_secrets(root), *describe_request(request)]
+        with writing(dataset, "split", arguments, progress, wait=wait):
+            return split_dataset_locked(location, request, progress)
 
 
 def split_dataset_locked(

@@ -21,26 +21,25 @@ from wdsctl.core.catalog.consistency import (
     repeated_key_findings,
     required_parts,
 )
-from wdsctl.core.catalog.history import RunRecord, record_run
 from wdsctl.core.catalog.ledger_checks import LocatedFinding
 from wdsctl.core.catalog.presence import no_samples_findings, wait_for_catalog
-from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.splits import SplitShard, sample_flags
 from wdsctl.core.catalog.values import MISSING_STATUS, ShardRow
 from wdsctl.core.dataset.config import DatasetConfig, load_config, read_config_text
-from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.dataset.lock import lock_dataset, publish_changes
 from wdsctl.core.dataset.polylithic import PolylithicFolder, find_folder_of_primary
 from wdsctl.core.dataset.shard_names import is_jsonl_name, shard_format
 from wdsctl.core.dataset.view_root import locate_view
 from wdsctl.core.errors import SEVERITIES, DatasetError, Finding, UsageError, WdsctlError
 from wdsctl.core.import_guard import missing_name_reason
-from wdsctl.core.index.first_use import ensure_current_catalog
+from wdsctl.core.index.first_use import ensure_catalog_exists
 from wdsctl.core.index.freshness import freshness_findings
 from wdsctl.core.index.key_until import key_findings
 from wdsctl.core.index.picture_sizes import catalog_size_findings
 from wdsctl.core.invocation import describe_request
 from wdsctl.core.offsets.read import Offsets
+from wdsctl.core.opened.handle import OpenDataset
+from wdsctl.core.opened.writing import RunRecord, recording
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.samples.types import is_custom_type
 from wdsctl.core.shards.jsonl_keys import JsonlKeyRule
@@ -120,8 +119,10 @@ def validate_dataset(
         )
     location, view = locate_view(root, catalog, writing=request.quarantine)
     wait_for_catalog(location, wait, progress.note)
-    ensure_current_catalog(location)
+    ensure_catalog_exists(location)
     with ExitStack() as stack:
+        dataset = stack.enter_context(OpenDataset(location, view))
+        dataset.catalog.check_not_media_folder()
         if request.quarantine:
             stack.enter_context(lock_dataset(location, wait=wait, note=progress.note))
         else:
@@ -130,8 +131,8 @@ def validate_dataset(
         view_samples = read_view_samples(location, view) if view else None
         clear_store_cache()
         arguments = [redact_secrets(root), *describe_request(request)]
-        record = stack.enter_context(record_run(location, "validate", arguments, progress))
-        validation = _Validation(location, request, record, workers, progress, view, view_samples, load_check)
+        record = stack.enter_context(recording(dataset, "validate", arguments, progress))
+        validation = _Validation(dataset, request, record, workers, progress, view_samples, load_check)
         validation.judges_batches = judges_batches
         report = validation.run(stores)
         record.findings += report.findings
@@ -143,35 +144,35 @@ class _Validation:
 
     def __init__(
         self,
-        location: DatasetLocation,
+        dataset: OpenDataset,
         request: ValidateRequest,
         record: RunRecord,
         workers: int,
         progress: Progress,
-        view: str,
         view_samples: SampleSelection | None,
         load_check: LoadCheckName | None,
     ) -> None:
         self.started = time.monotonic()
-        self.location, self.request, self.record = location, request, record
+        location = dataset.location
+        self.dataset, self.location, self.request, self.record = dataset, location, request, record
         self.workers, self.progress = workers, progress
-        self.view, self.view_samples = view, view_samples
+        self.view, self.view_samples = dataset.view, view_samples
         #: Whether the run checks only some shards. It then leaves out findings that need all shards.
         self.is_partial = bool(request.shards) or view_samples is not None
         progress.phase("catalog")
-        with Catalog.open(location.catalog_path) as catalog:
-            catalog.check_pages()
-            self.rows, self.parts, self.generation = catalog.shards(), catalog.parts(), catalog.generation
-            self.key_field, self.has_key_rule = catalog.key_field, bool(catalog.key_until)
-            has_media = self._has_level("headers") and catalog.media_settings() is not None
-            self.media_digests = catalog.media_reader.shard_digests() if has_media else {}
-            exclude, selection = catalog.exclude_patterns(), catalog.selection()
-            progress.phase("keys")
-            paths = [row.path for row in self.rows]
-            self.key_findings: list[Finding] = []
-            if not self.is_partial:
-                self.key_findings += repeated_key_findings(catalog, progress)
-                self.key_findings += colliding_name_findings(catalog, paths)
+        catalog = dataset.catalog
+        catalog.check_pages()
+        self.rows, self.parts, self.generation = catalog.shards(), catalog.parts(), catalog.generation
+        self.key_field, self.has_key_rule = catalog.key_field, bool(catalog.key_until)
+        has_media = self._has_level("headers") and catalog.media_settings() is not None
+        self.media_digests = catalog.media_reader.shard_digests() if has_media else {}
+        exclude, selection = catalog.exclude_patterns(), catalog.selection()
+        progress.phase("keys")
+        paths = [row.path for row in self.rows]
+        self.key_findings: list[Finding] = []
+        if not self.is_partial:
+            self.key_findings += repeated_key_findings(catalog, progress)
+            self.key_findings += colliding_name_findings(catalog, paths)
         self.listing = list_shards(
             location.root, exclude, only=location.single_file, catalog_paths=paths, selection=selection
         )
@@ -418,8 +419,7 @@ class _Validation:
     def _batch_findings(self, check: LoadCheck, outcome: CheckOutcome) -> Iterator[Finding]:
         """What keeps the samples of each split from being batched, and the fields that samples lack."""
         rows = {row.id: row for row in self.rows}
-        with Catalog.open(self.location.catalog_path) as catalog:
-            selections = catalog.split_reader.split_shards("")
+        selections = self.dataset.catalog.split_reader.split_shards("")
         splits: dict[str, SampleSelection | None] = dict(selections)
         if self.view_samples is not None:
             within = self.view_samples
@@ -506,8 +506,7 @@ class _Validation:
             self.progress.note("not checked for the Hub: this needs the whole dataset, not a view or some shards")
         if self.is_partial or isinstance(self.offsets, Finding):
             return []
-        with Catalog.open(self.location.catalog_path) as catalog:
-            return [*hub_findings(self.offsets, self.rows, catalog.split_reader.split_shards(""))]
+        return [*hub_findings(self.offsets, self.rows, self.dataset.catalog.split_reader.split_shards(""))]
 
     def _whole_dataset_findings(self) -> Iterable[Finding]:
         self.progress.phase("parts")
@@ -534,8 +533,7 @@ class _Validation:
         """Sizes that disagree by the media facts of the catalog; the level `schema` reads them from the files."""
         if self._has_level("schema") or self.config_findings:
             return []
-        with Catalog.open(self.location.catalog_path) as catalog:
-            return list(catalog_size_findings(catalog, self.config))
+        return list(catalog_size_findings(self.dataset.catalog, self.config))
 
 
 def sort_findings(findings: Iterable[Finding]) -> list[Finding]:

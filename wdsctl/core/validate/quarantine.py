@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
-from wdsctl.core.catalog.history import RunRecord, record_run
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.catalog.ledger_checks import (
     QuarantineEntry,
@@ -21,10 +20,11 @@ from wdsctl.core.catalog.presence import wait_for_catalog
 from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.values import ShardRow
 from wdsctl.core.dataset.location import DatasetLocation, locate
-from wdsctl.core.dataset.lock import lock_dataset
 from wdsctl.core.errors import PermissionDenied
 from wdsctl.core.index.first_use import ensure_current_catalog
 from wdsctl.core.offsets.read import Offsets
+from wdsctl.core.opened.handle import OpenDataset
+from wdsctl.core.opened.writing import RunRecord, writing
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.split.reapply import reapply_splits
 from wdsctl.core.urls import redact_secrets
@@ -91,8 +91,8 @@ def release_from_quarantine(
     wait_for_catalog(location, wait, progress.note)
     ensure_current_catalog(location)
     with (
-        lock_dataset(location, wait=wait, note=progress.note),
-        record_run(location, "validate", [redact_secrets(root), "--release"], progress) as record,
+        OpenDataset(location) as dataset,
+        writing(dataset, "validate", [redact_secrets(root), "--release"], progress, wait=wait) as record,
     ):
         ledger = _require_ledger(location, record)
         selected = match_shards(list_quarantined_shards(ledger), shards, QUARANTINE_SCOPE) if shards else None

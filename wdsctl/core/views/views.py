@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
-from wdsctl.core.catalog.history import record_run
 from wdsctl.core.catalog.ledger import StoredView, drop_view, read_view, read_views, store_view
 from wdsctl.core.catalog.open_catalog import check_catalog_file
 from wdsctl.core.catalog.read import Catalog
@@ -15,6 +14,8 @@ from wdsctl.core.dataset.lock import publish_changes
 from wdsctl.core.dataset.view_root import check_view_name
 from wdsctl.core.errors import CatalogError, InputError, PermissionDenied, UsageError
 from wdsctl.core.index.first_use import ensure_catalog_exists
+from wdsctl.core.opened.handle import OpenDataset
+from wdsctl.core.opened.writing import recording
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.views.definition import STDIN, ViewDefinition, parse_definition
 from wdsctl.core.views.select import STORED_TIMEOUT_SECONDS, EvaluatedView, evaluate_definition, evaluate_stored
@@ -162,8 +163,9 @@ def delete_view(
         raise missing_view_error(location, name)
     if not dry_run:
         with (
+            OpenDataset(location) as dataset,
             publish_changes(location, progress.note),
-            record_run(location, "view delete", [location.display_path, name], progress) as entry,
+            recording(dataset, "view delete", [location.display_path, name], progress) as entry,
         ):
             if entry.ledger is None:
                 raise entry.ledger_error or _read_only_error(location)
@@ -251,7 +253,11 @@ def _store_view(
     replace: bool,
 ) -> None:
     arguments = [location.display_path, stored.name, stored.definition]
-    with publish_changes(location, progress.note), record_run(location, command, arguments, progress) as entry:
+    with (
+        OpenDataset(location) as dataset,
+        publish_changes(location, progress.note),
+        recording(dataset, command, arguments, progress) as entry,
+    ):
         if entry.ledger is None:
             raise entry.ledger_error or _read_only_error(location)
         if not store_view(entry.ledger, stored, evaluated.view_shards, replace=replace):

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from tests.build import RecordingProgress
-from wdsctl.core.catalog.history import RunRecord, record_run
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.errors import Finding, PermissionDenied, UsageError
+from wdsctl.core.opened.handle import OpenDataset
+from wdsctl.core.opened.writing import RunRecord, recording
 
 BAD = Finding(code="WDS101", severity="error", message="no tar")
 ODD = Finding(code="WDS111", severity="note", message="a link", count=4)
@@ -31,14 +32,14 @@ def last_run(place: DatasetLocation) -> tuple[str, str, dict[str, Any]]:
 
 
 def record(place: DatasetLocation, *findings: Finding, error: BaseException | None = None) -> None:
-    with record_run(place, "index", ["data"], RecordingProgress()) as entry:
+    with OpenDataset(place) as dataset, recording(dataset, "index", ["data"], RecordingProgress()) as entry:
         entry.findings += findings
         if error is not None:
             raise error
 
 
 @pytest.mark.parametrize(("findings", "status"), [((), "ok"), ((ODD,), "ok"), ((ODD, BAD), "partial")])
-def test_record_run_status_depends_on_findings(tmp_path: Path, findings: tuple[Finding, ...], status: str) -> None:
+def test_recording_status_depends_on_findings(tmp_path: Path, findings: tuple[Finding, ...], status: str) -> None:
     place = a_place(tmp_path)
     record(place, *findings)
 
@@ -49,7 +50,7 @@ def test_record_run_status_depends_on_findings(tmp_path: Path, findings: tuple[F
 @pytest.mark.parametrize(
     ("error", "status"), [(UsageError("no", hint="yes"), "failed"), (KeyboardInterrupt(), "interrupted")]
 )
-def test_record_run_records_and_reraises_failure(tmp_path: Path, error: BaseException, status: str) -> None:
+def test_recording_records_and_reraises_failure(tmp_path: Path, error: BaseException, status: str) -> None:
     place = a_place(tmp_path)
 
     with pytest.raises(type(error)):
@@ -60,7 +61,7 @@ def test_record_run_records_and_reraises_failure(tmp_path: Path, error: BaseExce
 def test_damaged_ledger_is_replaced_with_note(tmp_path: Path) -> None:
     place, progress = a_place(tmp_path), RecordingProgress()
     Path(place.ledger_path).write_bytes(b"rubbish" * 1000)
-    with record_run(place, "index", [], progress):
+    with OpenDataset(place) as dataset, recording(dataset, "index", [], progress):
         pass
 
     assert last_run(place)[1] == "ok"
@@ -76,7 +77,7 @@ def test_unwritable_ledger_does_not_stop_run(public_path: Path, as_nobody: Calla
 
     def run() -> tuple[RunRecord, list[str]]:
         progress = RecordingProgress()
-        with record_run(place, "validate", [], progress) as entry:
+        with OpenDataset(place) as dataset, recording(dataset, "validate", [], progress) as entry:
             return entry, progress.notes
 
     entry, notes = as_nobody(run)
@@ -90,7 +91,7 @@ def test_ledger_error_at_end_keeps_outcome_of_run(tmp_path: Path, error: UsageEr
     place, progress = a_place(tmp_path), RecordingProgress()
 
     def run() -> None:
-        with record_run(place, "index", [], progress) as entry:
+        with OpenDataset(place) as dataset, recording(dataset, "index", [], progress) as entry:
             with closing(sqlite3.connect(place.ledger_path)) as connection:
                 connection.execute("DROP TABLE run")
             entry.findings.append(ODD)
@@ -105,13 +106,13 @@ def test_ledger_error_at_end_keeps_outcome_of_run(tmp_path: Path, error: UsageEr
     assert len(progress.notes) == 1
 
 
-def test_record_run_writes_nothing_in_read_only_folder(
+def test_recording_writes_nothing_in_read_only_folder(
     public_path: Path, as_nobody: Callable[[Callable[[], Any]], Any]
 ) -> None:
     place = a_place(public_path)
 
     def run() -> RunRecord:
-        with record_run(place, "validate", [], RecordingProgress()) as entry:
+        with OpenDataset(place) as dataset, recording(dataset, "validate", [], RecordingProgress()) as entry:
             return entry
 
     assert as_nobody(run) == RunRecord(None)
