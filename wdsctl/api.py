@@ -571,6 +571,8 @@ def convert(
     orientation: Literal["apply", "keep"] = "apply",
     image_parts: Names = "",
     labels: Literal["scale", "keep"] = "scale",
+    box_format: Literal["xywh", "xyxy", "cxcywh", "normalized_xywh", "normalized_xyxy", "normalized_cxcywh"]
+    | None = None,
     audio: str = "",
     rate: int = 0,
     audio_parts: Names = "",
@@ -598,6 +600,7 @@ def convert(
     `parts`, `drop_parts`, `rename_part` (old -> new): the parts to write, and their names.
     `image` ("jpeg:90"), `max_side` (pixels), `orientation`, `image_parts`: how to re-encode images.
     `labels`: what is drawn on images that are turned or shrunk (boxes, masks) is changed alike, or kept.
+    `box_format`: what the numbers of boxes are whose sample does not say.
     `audio` ("opus:64k"), `rate` (Hz), `audio_parts`: how to re-encode audio.
     `on_error`: what to do about samples that cannot be re-encoded.
     `compress`: "gz" compresses the shards, for transfer.
@@ -647,6 +650,7 @@ def convert(
         orientation=orientation,
         image_parts=image_parts,
         labels=labels,
+        box_format=box_format,
         audio=audio,
         rate=rate,
         audio_parts=audio_parts,

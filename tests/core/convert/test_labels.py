@@ -248,10 +248,16 @@ def test_texts_with_numbers_stay(tmp_path: Path, data: bytes) -> None:
     assert content(tmp_path / "b")["0.txt"] == data
 
 
-def an_array(shape: tuple[int, ...], name: str = "") -> bytes:
-    """A file npy, or npz with one array of this name."""
+def a_float_map() -> bytes:
     file = io.BytesIO()
-    arrays: dict[str, Any] = {name: np.zeros(shape, np.uint8)}
+    Image.fromarray(np.zeros((240, 320), np.float32)).save(file, "TIFF")
+    return file.getvalue()
+
+
+def an_array(shape: tuple[int, ...], name: str = "", value: float = 0) -> bytes:
+    """A file npy, or npz with one array of this name, whose values differ by 1 within a row."""
+    file = io.BytesIO()
+    arrays: dict[str, Any] = {name: np.zeros(shape, np.uint8) if not value else value + np.indices(shape)[-1]}
     np.savez(file, **arrays) if name else np.save(file, arrays[""])
     return file.getvalue()
 
@@ -261,6 +267,7 @@ MAPS = {
     "second_png": a_mask(),
     "matte_webp": a_picture(form="WEBP"),
     "seg_npy": an_array((240, 320)),
+    "range_tif": a_float_map(),
     "flow_npy": an_array((2, 240, 320)),
     "npz": an_array((240, 320), "depth"),
 }
@@ -293,6 +300,58 @@ def test_maps_in_a_primary_are_refused_if_their_pictures_change(tmp_path: Path, 
     with pytest.raises(LabelsCannotFollow, match=name.replace("_", ".")):
         convert_to(tmp_path / "b", source, image=parse_image("", 160), **options)
     convert_to(tmp_path / "c", source, image=parse_image("", 400), **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("json", b'{"action": {"coordinate": [140, 130]}}'),
+        ("json", b'{"action": "click(140, 130)"}'),
+        ("txt", b"140 130 200 170\n"),
+        ("gt_npy", an_array((3, 4), value=90)),
+        ("npz", an_array((17, 3), "pose", value=90.5)),
+        ("jsonl", b'{"left_eye": [140, 130]}\n'),
+        ("yaml", b"left_eye: [140, 130]\n"),
+    ],
+)
+def test_numbers_that_look_drawn_in_the_first_samples_are_refused(tmp_path: Path, name: str, data: bytes) -> None:
+    source = a_source(tmp_path / "a", {"caption": "a"}, "", **{name: data})
+    media: dict[str, Any] = {"layout": "polylithic", "media": ("jpg",)}
+
+    with pytest.raises(
+        LabelsCannotFollow, match=r"points or boxes, such as \[.*\] on a picture of 320 x 240"
+    ) as refused:
+        convert_to(tmp_path / "b", source, image=parse_image("", 160))
+    with pytest.raises(LabelsCannotFollow):
+        convert_to(tmp_path / "c", source, image=parse_image("", 160), **media)
+
+    assert (refused.value.where, "`--labels keep`" in refused.value.hint) == ("sample 0", True)
+
+
+@pytest.mark.parametrize("name", ["target_pth", "depth_exr", "pkl", "label_bin"])
+def test_parts_that_cannot_be_read_are_refused(tmp_path: Path, name: str) -> None:
+    source = a_source(tmp_path / "a", {"caption": "a"}, "", **{name: b"v/1\x01\x00"})
+
+    with pytest.raises(LabelsCannotFollow, match=name.replace("_", ".")):
+        convert_to(tmp_path / "b", source, image=parse_image("", 160))
+
+
+def test_boxes_without_a_format_follow_with_the_option_of_the_hint(tmp_path: Path) -> None:
+    source = a_source(tmp_path / "a", {"boxes": [[40, 40, 60, 60]]})
+
+    with pytest.raises(LabelsCannotFollow) as refused:
+        convert_to(tmp_path / "b", source, image=parse_image("", 160))
+    assert "pass `--box-format` with what the numbers are, one of xywh, xyxy" in refused.value.hint
+    convert_to(tmp_path / "b", source, image=parse_image("", 160, box_format="xywh"))
+
+    assert labels_of(tmp_path / "b") == {"boxes": [[20, 20, 30, 30]]}
+
+
+def test_box_format_without_effect_is_refused() -> None:
+    with pytest.raises(UsageError, match="--box-format needs --image or --max-side"):
+        parse_image("", box_format="xywh")
+    with pytest.raises(UsageError, match="--box-format changes nothing"):
+        parse_image("", 9, labels="keep", box_format="xywh")
 
 
 def test_masks_in_a_media_dataset_follow_their_pictures(tmp_path: Path) -> None:

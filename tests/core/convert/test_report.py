@@ -88,11 +88,15 @@ def test_media_options_that_match_no_part_are_reported(tmp_path: Path) -> None:
 
     report = convert_to(tmp_path / "b", source, image=image_options, dry_run=True)
     part_rules = PartRules(rename=(("jpg", "a.jpg"),))
-    renamed = convert_to(tmp_path / "c", source, image=ImageTranscodeOptions("png"), parts=part_rules, dry_run=True)
+    none = convert_to(tmp_path / "c", source, image=ImageTranscodeOptions("png"), parts=PartRules(drop=("jpg",)))
+    with pytest.raises(InputError) as refused:
+        convert_to(tmp_path / "e", source, image=ImageTranscodeOptions("", max_side=9), parts=part_rules)
     apart = convert_to(tmp_path / "d", source, layout="polylithic", media=("jpg", "wav"))
 
     assert report.notes == ("no part matches --image-parts seg.jpg",)
-    assert renamed.notes == ("no part matches --image (jpg, png, ...)",)
+    assert none.notes == ("no part matches --image (jpg, png, ...)",)
+    assert (refused.value.code, refused.value.where) == ("WDS003", "--max-side")
+    assert "`--image-parts a.jpg`" in refused.value.hint
     assert apart.notes[-1] == "no part matches --media wav"
 
 

@@ -10,6 +10,7 @@ from PIL import Image
 
 from wdsctl.core.media.image import TRANSPOSE_OF_ORIENTATION
 from wdsctl.core.samples.geometry import (
+    BoxFormatUnknown,
     CannotFollow,
     PictureChange,
     PictureForm,
@@ -96,7 +97,7 @@ def test_known_forms_follow(value: Any, expected: Any) -> None:
         {"box_format": "xywh", "bbox": "1 2 3 4"},
         {"value": {"x": 1, "y": 2, "width": 3, "height": 4}},
         {"faceLandmarks": [1, 2, 3, 4]},
-        {"objects": [[1, 2, 3, 4], [5, 6, 7, 8]]},
+        {"K": [[50, 0, 20], [0, 50, 10], [0, 0, 1]]},
         {"keypoints": [1, 2, 3, 4, 5, 6, 7]},
         {"segmentation": {"counts": [3, 2], "size": [5, 1]}},  # of another picture
         {"segmentation": [[1, 2, 3, 4, 5]]},
@@ -122,6 +123,51 @@ def test_other_geometry_cannot_follow(value: Any) -> None:
         follow_json(value, HALF)
     with pytest.raises(CannotFollow):
         follow_json(value, None)
+
+
+def test_rows_shaped_like_boxes_cannot_follow() -> None:
+    value = {"objects": [[1, 2, 30, 14], [5, 6, 17, 8]]}
+    with pytest.raises(CannotFollow):
+        follow_json(value, HALF)
+
+    others = {"ngrams": [[1, 2, 3, 4], [2, 3, 4, 5]], "fill": [[25, 0, 0, 25]], "hist": [[1000, 2000, 3000, 4000]]}
+    assert follow_json(others, HALF) is others
+
+
+def test_boxes_without_a_format_get_the_usual_one() -> None:
+    with pytest.raises(BoxFormatUnknown):
+        follow_json({"boxes": [[2, 4, 6, 8]]}, HALF)
+
+    assert follow_json({"annotations": [{"bbox": [2, 4, 6, 8], "area": 48}], "area": 300}, HALF, box_format="xywh") == {
+        "annotations": [{"bbox": [1, 2, 3, 4], "area": 12}],
+        "area": 300,
+    }
+    assert follow_json({"box_format": "xyxy", "boxes": [[0, 0, 9, 8]]}, HALF, box_format="normalized_xywh") == {
+        "box_format": "xyxy",
+        "boxes": [[0, 0, 4.5, 4]],
+    }
+
+
+def test_shares_in_a_format_of_pixels_are_refused() -> None:
+    with pytest.raises(CannotFollow, match="shares of the picture"):
+        follow_json({"box_format": "xyxy", "boxes": [[0.1, 0.2, 0.5, 0.6]]}, HALF)
+
+    assert follow_json({"box_format": "xyxy", "boxes": [[0, 0, 1, 1]]}, HALF)["boxes"] == [[0, 0, 0.5, 0.5]]
+
+
+def test_numbers_that_stay_are_passed_on() -> None:
+    seen: list[tuple[str, Any]] = []
+    value = {
+        "left_eye": [4, 9], "time": [3, 4], "Roi.X1": 5, "Roi.Y1": 6, "u": 7, "v": 8, "spans": [[0, 3], [4, 9]],
+        "place": {"lat": 48, "position": [48, 11]}, "anns": [["cat", 1, 2, 9, 8]], "note": "at (3, 4)",
+    }  # fmt: skip
+
+    follow_json(value, HALF, kept=lambda key, numbers: seen.append((key, numbers)))
+
+    assert seen == [
+        ("Roi.X1 and Roi.Y1", [5, 6]), ("u and v", [7, 8]), ("left_eye", [4, 9]), ("anns", [1, 2, 9, 8]),
+        ("anns", "cat"), ("note", "at (3, 4)"),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

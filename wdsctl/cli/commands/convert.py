@@ -145,6 +145,15 @@ LabelsOption = Annotated[
         help="Boxes, keypoints, masks and the like of images that are turned or shrunk: change or keep them.",
     ),
 ]
+BoxFormatOption = Annotated[
+    Literal["xywh", "xyxy", "cxcywh", "normalized_xywh", "normalized_xyxy", "normalized_cxcywh"] | None,
+    typer.Option(
+        "--box-format",
+        metavar="FORMAT",
+        help="Format of boxes of images that are turned or shrunk, if the samples do not state it: xywh, xyxy, cxcywh, "
+        "or one of these with normalized_.",
+    ),
+]
 AudioOption = Annotated[
     str, typer.Option("--audio", metavar="FORMAT", help="Re-encode audio as flac, wav or opus:64k.")
 ]
@@ -199,6 +208,7 @@ def command(
     orientation: OrientationOption = "apply",
     image_parts: ImagePartsOption = "",
     labels: LabelsOption = "scale",
+    box_format: BoxFormatOption = None,
     audio: AudioOption = "",
     rate: RateOption = None,
     audio_parts: AudioPartsOption = "",
@@ -259,6 +269,7 @@ def command(
         orientation=orientation,
         image_parts=image_parts,
         labels=labels,
+        box_format=box_format,
         audio=audio,
         rate=rate or 0,
         audio_parts=audio_parts,

@@ -1,6 +1,7 @@
 """Change the labels of a sample along with its pictures: JSON with boxes, polygons and keypoints, and masks.
 
-Runs in workers, per sample, and only where re-encoding has turned or resized a picture.
+Runs in workers, per sample, and only where re-encoding has turned or resized a picture. Numbers that no name calls
+geometry are judged over the first samples, before anything is written (`check_seen_numbers`).
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from lzma import LZMAError
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from wdsctl.core.convert.parts import Pairs, PartRules, is_selected_part, renamed_part_name
 from wdsctl.core.convert.request import ConvertRequest, SourceSpec
@@ -23,10 +26,14 @@ from wdsctl.core.errors import DatasetError, UsageError
 from wdsctl.core.importers.common.values import encode_json
 from wdsctl.core.importers.protocol import FilePart, Part
 from wdsctl.core.json_text import read_json
-from wdsctl.core.media.kinds import part_kind
+from wdsctl.core.media.kinds import MEDIA_EXTENSIONS, part_kind
+from wdsctl.core.samples.boxes import BOX_FORMATS, BoxFormat
+from wdsctl.core.samples.drawn_numbers import NumberRow, find_drawn_row, rows_of_text
 from wdsctl.core.samples.field_map import parse_field_map
 from wdsctl.core.samples.geometry import (
+    BoxFormatUnknown,
     CannotFollow,
+    KeptNumbers,
     PictureChange,
     PictureForm,
     find_change,
@@ -60,6 +67,8 @@ _BOX_COLUMNS = re.compile(rb"(?:\s*\w+\s*[,\t])*\s*(?:xmin|x_min|x1|xtl|bbox)(?:
 _GEOMETRY_FILES = (".geojson", ".hocr", ".pts")
 _NPY_SHAPE = re.compile(rb"'shape': \((\d{1,9}(?:, ?\d{1,9})+)\)")
 _NPY_HEADER_BYTES = 256
+_SMALL_ARRAY_BYTES = 1 << 16  # arrays up to this size may hold points or boxes
+_MAX_ROWS = 10_000  # of a key in the first samples
 _MAX_ARRAYS = 1000  # of a file whose headers are read
 #: Of damaged or encrypted zips, which `validate` reports.
 _ZIP_ERRORS = (
@@ -69,7 +78,11 @@ _ZIP_ERRORS = (
 #: Words in names of images that have a value per pixel of another picture.
 _MAP_WORDS = MASK_WORDS | {"depth", "disparity", "normal", "normals", "matte", "alpha", "trimap", "flow", "saliency"}
 _IS_MAP = "it has the size of its picture, as a map with a value per pixel"
-_XML_GEOMETRY = re.compile(rb"<(?:bndbox|xmin|polygon|points|box|bbox|Coords)\b|\bHPOS=")
+_XML_GEOMETRY = re.compile(rb"<(?:bndbox|xmin|polygon|points|box|bbox|Coords)\b|\bHPOS=|\bbbox \d")
+
+
+#: Numbers of some samples that no name calls geometry: (part, key, whether they are in texts with words) -> rows.
+SeenNumbers = dict[tuple[str, str, bool], list[NumberRow]]
 
 
 class LabelsCannotFollow(UsageError):  # noqa: N818 - the noun is the error
@@ -79,43 +92,81 @@ class LabelsCannotFollow(UsageError):  # noqa: N818 - the noun is the error
 
 
 class _LabelRules(NamedTuple):
-    """`keys`: keys of JSON and names of parts with geometry. `masks`: the names of parts that are masks."""
+    """`keys`: keys of JSON and names of parts with geometry. `masks`: the names of parts that are masks. `box_format`:
+    of boxes that do not say.
+    """
 
     keys: Mapping[str, GeometryKind]
     masks: frozenset[str]
+    box_format: BoxFormat | None
+
+
+def _label_rules(request: ConvertRequest, field_map: Pairs) -> _LabelRules:
+    return _parsed_rules(field_map, request.parts, request.image.box_format if request.image else None)
 
 
 @lru_cache(maxsize=64)
-def _label_rules(field_map: Pairs, rules: PartRules) -> _LabelRules:
+def _parsed_rules(field_map: Pairs, rules: PartRules, box_format: BoxFormat | None) -> _LabelRules:
     paths = parse_field_map(dict(field_map))
     keys = {renamed_part_name(rules, key) or key: kind for key, kind in geometry_keys(paths).items()}
     masks = (renamed_part_name(rules, each.part) for each in (paths["mask"].alternatives if "mask" in paths else ()))
-    return _LabelRules(keys, frozenset(filter(None, masks)))
+    return _LabelRules(keys, frozenset(filter(None, masks)), box_format)
 
 
 def follow_pictures(
-    request: ConvertRequest, spec: SourceSpec, forms: PictureForms, parts: Sequence[AnyPart]
+    request: ConvertRequest,
+    spec: SourceSpec,
+    forms: PictureForms,
+    parts: Sequence[AnyPart],
+    *,
+    sample: str = "",
+    seen: SeenNumbers | None = None,
 ) -> list[AnyPart]:
     """The parts of a sample after its pictures have changed by `forms`, with the labels changed alike.
 
+    `seen`: gets the numbers that stay, for `check_seen_numbers`. `sample`: the key of the sample, for its messages.
     Raises LabelsCannotFollow if a part has geometry that cannot follow. Cost: reads JSON and text, and decodes masks.
     """
     changes = {find_change(*each, spec.drawn_on) for each in forms.values()}
     if all(change is not None and change.is_none for change in changes):
         return list(parts)
     change = next(iter(changes)) if len(changes) == 1 else None
-    rules = _label_rules(spec.field_map, request.parts)
+    rules = _label_rules(request, spec.field_map)
+    size = next(iter(forms.values()))[0][:2] if change is None else change.before
     followed: list[AnyPart] = []
     for part in parts:
         try:
-            followed.append(part if part.name in forms else _follow_part(part, change, rules))
+            kept = None if seen is None else _note_numbers(seen, part.name, size, sample)
+            followed.append(part if part.name in forms else _follow_part(part, change, rules, kept))
         except CannotFollow as why:
             is_unknown = None in changes
             reason = "the pictures of the sample change differently" if len(changes) > 1 else str(why)
             if is_unknown:
                 reason = "dataset.yaml does not say if labels are drawn on pictures as shown (by EXIF) or as stored"
-            raise _cannot_follow_error(request, part.name, reason, is_unknown=is_unknown) from why
+            is_box = isinstance(why, BoxFormatUnknown)
+            raise _cannot_follow_error(request, part.name, reason, is_unknown=is_unknown, is_box=is_box) from why
     return followed
+
+
+def _note_numbers(seen: SeenNumbers, part: str, size: tuple[int, int], sample: str) -> KeptNumbers:
+    def note(key: str, value: Sequence[float] | str) -> None:
+        rows, is_all = rows_of_text(value) if isinstance(value, str) else ([tuple(value)], True)
+        noted = seen.setdefault((part, key, not is_all), [])
+        if len(noted) < _MAX_ROWS:
+            noted.extend(NumberRow(row, size, sample) for row in rows or [()])
+
+    return note
+
+
+def check_seen_numbers(request: ConvertRequest, seen: SeenNumbers) -> None:
+    """Raises LabelsCannotFollow if the numbers of a key in the first samples look like points or boxes on pictures."""
+    for (part, key, are_texts), rows in sorted(seen.items()):
+        found = find_drawn_row(rows, are_texts=are_texts)
+        if found is not None:
+            numbers = ", ".join(f"{number:g}" for number in found.numbers[:8])
+            width, height = found.size
+            reason = f"{key} looks like points or boxes, such as [{numbers}] on a picture of {width} x {height}"
+            raise _cannot_follow_error(request, part, reason, where=f"sample {found.sample}")
 
 
 def check_labels_apart(
@@ -123,17 +174,22 @@ def check_labels_apart(
     spec: SourceSpec,
     parts: Sequence[AnyPart],
     changed_sizes: Callable[[], Collection[tuple[int, int]]],
+    *,
+    sample: str = "",
+    seen: SeenNumbers | None = None,
 ) -> None:
     """Check the labels of a primary, whose pictures are in the media dataset and may be shared.
 
     `changed_sizes`: returns (width, height) of its pictures that are turned or resized; called only if a part may have
-    geometry. Raises LabelsCannotFollow if one has.
+    geometry. `sample`, `seen`: as for `follow_pictures`. Raises LabelsCannotFollow if a part has geometry.
     """
-    rules = _label_rules(spec.field_map, request.parts)
+    rules = _label_rules(request, spec.field_map)
     reason = "its pictures are in the media dataset, where samples may share them"
     for part in parts:
+        sizes = sorted(changed_sizes()) if seen is not None else []
+        kept = _note_numbers(seen, part.name, sizes[0], sample) if sizes and seen is not None else None
         try:
-            _follow_part(part, None, rules)
+            _follow_part(part, None, rules, kept)
         except CannotFollow as why:
             if changed_sizes():
                 raise _cannot_follow_error(request, part.name, reason) from why
@@ -148,7 +204,7 @@ def check_masks_not_selected(request: ConvertRequest, specs: Sequence[SourceSpec
     if image is None or image.labels == "keep":
         return
     for spec in specs:
-        for name in sorted(_label_rules(spec.field_map, request.parts).masks):
+        for name in sorted(_label_rules(request, spec.field_map).masks):
             if is_selected_part(name, image):
                 raise UsageError(
                     f"--image-parts selects {name}, a mask, whose ids cannot be interpolated",
@@ -158,40 +214,57 @@ def check_masks_not_selected(request: ConvertRequest, specs: Sequence[SourceSpec
 
 
 def _cannot_follow_error(
-    request: ConvertRequest, part: str, reason: str, *, is_unknown: bool = False
+    request: ConvertRequest, part: str, reason: str, *, where: str = "", is_unknown: bool = False, is_box: bool = False
 ) -> LabelsCannotFollow:
-    keeps = "pass `--labels keep` if the labels may stay as they are"
     ways = ["prepare the source with `--drawn-on shown` or `--drawn-on stored`"] if is_unknown else []
+    if is_box:
+        formats = ", ".join(BOX_FORMATS)
+        ways.append(f"pass `--box-format` with what the numbers are, one of {formats}: the boxes then follow")
     if request.image is not None and not request.image.max_side:
         ways.append("pass `--orientation keep` to turn no picture")
+    ways.append("pass `--labels keep` if no label has pixels of the picture: all labels stay as they are")
     return LabelsCannotFollow(
-        f"the pictures are turned or resized, and {part} cannot follow: {reason}", hint="; or ".join([*ways, keeps])
+        f"the pictures are turned or resized, and {part} cannot follow: {reason}", where=where, hint="; or ".join(ways)
     )
 
 
-def _follow_part(part: AnyPart, change: PictureChange | None, rules: _LabelRules) -> AnyPart:
+def _follow_part(
+    part: AnyPart, change: PictureChange | None, rules: _LabelRules, kept: KeptNumbers | None = None
+) -> AnyPart:
     kind, words = part_kind(part.name), set(re.split(r"[^a-z]+", part.name.lower()))
+    extension = part.name.rpartition(".")[2].lower()
     if change is not None and not change.moves_labels and kind != "json":
         return part
     if part.name in rules.masks or (kind == "image" and words & MASK_WORDS):
         return _follow_mask(part, change)
     if kind == "json":
-        return _follow_json_part(part, change, rules.keys)
+        return _follow_json_part(part, change, rules, kept)
     if change is not None and _has_value_per_pixel(part, (change.before,)):
         raise CannotFollow(_IS_MAP)
     is_file_of_geometry = f".{part.name.lower()}".endswith(_GEOMETRY_FILES)
     has_name = kind not in ("image", "video", "audio", "text", "npy", "npz") and is_geometry_name(part.name)
     if part.name in rules.keys or is_file_of_geometry or has_name:
         raise CannotFollow("only JSON and masks can")
-    if kind == "lines":
-        _check_no_geometry_in_lines(part, rules.keys)
-    elif kind in ("npy", "npz"):
-        _check_no_geometry_in_arrays(part, rules.keys)
-    elif part.name.lower().endswith(("yaml", "yml")):
-        _check_no_geometry_in_yaml(part, rules.keys)
-    elif kind == "text":
+    if kind in ("npy", "npz"):
+        _check_no_geometry_in_arrays(part, rules.keys, kept)
+    elif kind == "lines":
+        _check_no_geometry_in_lines(part, rules.keys, kept)
+    elif extension in ("yaml", "yml"):
+        _check_no_geometry_in_yaml(part, rules.keys, kept)
+    elif kind in ("text", "torch", "other") and extension not in MEDIA_EXTENSIONS:
+        if kind != "text" and _is_binary(part.data):
+            raise CannotFollow("wdsctl cannot read it, so it may have a map, points or boxes")
         _check_no_geometry_in_text(part, is_turned=change is None or change.turn != 1)
+        if kept is not None:
+            kept(part.name, part.data.decode("utf-8", "replace"))
     return part
+
+
+def _is_binary(data: bytes) -> bool:
+    try:
+        return "\0" in data.decode()
+    except UnicodeDecodeError:
+        return True
 
 
 def _check_no_geometry_in_text(part: AnyPart, *, is_turned: bool) -> None:
@@ -225,21 +298,14 @@ def _has_value_per_pixel(part: AnyPart, sizes: Collection[tuple[int, int]]) -> b
         return any((height, width) in (shape[:2], shape[-2:]) for width, height in sizes for shape in shapes)
     if part_kind(name) != "image":
         return False
+    from wdsctl.core.convert.transcode import IMAGE_ERRORS, image_mode, picture_form
+
     is_named = not _MAP_WORDS.isdisjoint(re.split(r"[^a-z]+", name))
-    if name.endswith("png"):
-        data = part.data
-        has_no_colors = data[25:26] in (b"\0", b"\3", b"\4")  # gray values or a palette
-        size = struct.unpack(">II", data[16:24]) if data[12:16] == b"IHDR" and len(data) > 25 else None
-        return size in sizes and (is_named or has_no_colors)
-    return is_named and _image_size(part.data) in sizes
-
-
-def _image_size(data: bytes) -> tuple[int, int] | None:
-    from wdsctl.core.convert.transcode import IMAGE_ERRORS, picture_form
-
+    is_lossy = name.endswith(("jpg", "jpeg"))  # gray photos
     with suppress(*IMAGE_ERRORS):  # `validate` reports damaged images
-        return picture_form(data)[:2]
-    return None
+        has_no_colors = not is_lossy and image_mode(part.data).startswith(("1", "L", "P", "I", "F"))
+        return (is_named or has_no_colors) and picture_form(part.data)[:2] in sizes
+    return False
 
 
 def _array_shapes(data: bytes) -> list[tuple[str, tuple[int, ...]]]:
@@ -257,40 +323,61 @@ def _npy_shape(header: bytes) -> tuple[int, ...]:
     return tuple(map(int, found[1].split(b","))) if found else ()
 
 
-def _check_no_geometry_in_arrays(part: AnyPart, keys: Mapping[str, GeometryKind]) -> None:
+def _check_no_geometry_in_arrays(part: AnyPart, keys: Mapping[str, GeometryKind], kept: KeptNumbers | None) -> None:
     """Rows of three numbers are points in space, such as those of a laser scanner, unless they are keypoints."""
     for name, shape in _array_shapes(part.data):
         named = name or part.name
         is_in_space = shape[-1:] == (3,) and not re.search(r"key|kpt|landmark", named.lower())
         if named in keys or (is_geometry_name(named) and not is_in_space):
             raise CannotFollow("it has an array of boxes or points, and only those in JSON can")
+    for name, array in _small_arrays(part.data) if kept is not None else ():
+        is_color = array.dtype == np.uint8 and array.shape[-1:] in ((3,), (4,))
+        if not is_color and not is_geometry_name(name or part.name):
+            follow_json(array.tolist(), None, name=name or part.name, kept=kept)
 
 
-def _check_no_geometry_in_yaml(part: AnyPart, keys: Mapping[str, GeometryKind]) -> None:
+def _small_arrays(data: bytes) -> Iterator[tuple[str, Any]]:
+    """(name, array) of the arrays of numbers of a file of NumPy that are small enough to be points or boxes."""
+    files: dict[str, bytes] = {"": data} if len(data) <= _SMALL_ARRAY_BYTES else {}
+    with suppress(*_ZIP_ERRORS):
+        if data[:2] == b"PK":
+            with zipfile.ZipFile(io.BytesIO(data)) as archive:
+                entries = [each for each in archive.infolist()[:_MAX_ARRAYS] if each.file_size <= _SMALL_ARRAY_BYTES]
+                files = {each.filename.removesuffix(".npy"): archive.read(each) for each in entries}
+        for name, file in files.items():
+            array = np.lib.format.read_array(io.BytesIO(file), allow_pickle=False)
+            if array.dtype.kind in "iuf" and np.isfinite(array).all():
+                yield name, array
+
+
+def _check_no_geometry_in_yaml(part: AnyPart, keys: Mapping[str, GeometryKind], kept: KeptNumbers | None) -> None:
     with suppress(DatasetError, UnicodeDecodeError):  # nothing reads it
         value = parse_yaml(part.data.decode(), part.name).data
         try:
-            follow_json(read_json(json.dumps(value, default=str, skipkeys=True)), None, keys, name=part.name)
+            value = read_json(json.dumps(value, default=str, skipkeys=True))
+            follow_json(value, None, keys, name=part.name, kept=kept)
         except CannotFollow as why:
             raise CannotFollow("it has boxes or points, and only those in JSON can") from why
 
 
-def _check_no_geometry_in_lines(part: AnyPart, keys: Mapping[str, GeometryKind]) -> None:
+def _check_no_geometry_in_lines(part: AnyPart, keys: Mapping[str, GeometryKind], kept: KeptNumbers | None) -> None:
     for line in part.data.splitlines():
         try:
             value = read_json(line)
         except ValueError:
             continue  # nothing reads it
-        follow_json(value, None, keys, name=part.name)
+        follow_json(value, None, keys, name=part.name, kept=kept)
 
 
-def _follow_json_part(part: AnyPart, change: PictureChange | None, keys: Mapping[str, GeometryKind]) -> AnyPart:
+def _follow_json_part(
+    part: AnyPart, change: PictureChange | None, rules: _LabelRules, kept: KeptNumbers | None
+) -> AnyPart:
     data = part.data
     try:
         value = read_json(data)
     except ValueError:
         return part  # nothing reads it
-    followed = follow_json(value, change, keys, name=part.name)
+    followed = follow_json(value, change, rules.keys, name=part.name, box_format=rules.box_format, kept=kept)
     return part if followed is value else Part(part.name, encode_json(followed))
 
 

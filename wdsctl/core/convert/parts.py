@@ -13,7 +13,8 @@ from functools import lru_cache
 from typing import Literal
 
 from wdsctl.core.errors import InputError, OptionConflict, UsageError
-from wdsctl.core.media.kinds import decodable_extensions, transcode_targets
+from wdsctl.core.media.kinds import decodable_extensions, part_kind, transcode_targets
+from wdsctl.core.samples.boxes import BoxFormat
 
 Pairs = tuple[tuple[str, str], ...]
 Orientation = Literal["apply", "keep"]
@@ -44,7 +45,8 @@ class ImageTranscodeOptions:
 
     `format_name`: a name in IMAGE_TARGETS; empty keeps the format. `quality`: 1 to 100; 0 for the format's default.
     `max_side`: pixels; 0 for no limit. `parts`: names or patterns; empty for parts whose name is only a format (`png`,
-    but not `seg.png`, which may be a mask). `labels`: `scale` changes what is drawn on a picture with it.
+    but not `seg.png`, which may be a mask). `labels`: `scale` changes what is drawn on a picture with it. `box_format`:
+    of boxes whose sample does not say; None if it is not known.
     """
 
     format_name: str = ""
@@ -53,6 +55,7 @@ class ImageTranscodeOptions:
     orientation: Orientation = "apply"
     parts: tuple[str, ...] = ()
     labels: Labels = "scale"
+    box_format: BoxFormat | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,19 +85,33 @@ def parse_image(
     orientation: Orientation = "apply",
     parts: tuple[str, ...] = (),
     labels: Labels = "scale",
+    box_format: BoxFormat | None = None,
 ) -> ImageTranscodeOptions | None:
     """Parse `jpeg:90`, `webp` or `png`; None if neither a format nor `max_side` is given. Raises UsageError."""
     if max_side < 0:
         raise UsageError(f"--max-side {max_side}: expected 1 or more", hint="omit it for no limit")
+    if box_format is not None and labels == "keep":
+        raise OptionConflict(
+            "--box-format changes nothing with --labels keep",
+            options=("--box-format", "--labels"),
+            are_exclusive=True,
+            hint="omit one of the two options",
+        )
+    given = {
+        "--image-parts": bool(parts),
+        "--orientation": orientation != "apply",
+        "--labels": labels != "scale",
+        "--box-format": box_format is not None,
+    }
     if not text:
-        if (parts or orientation != "apply" or labels != "scale") and not max_side:
-            name = "--image-parts" if parts else "--orientation" if orientation != "apply" else "--labels"
+        if not max_side and any(given.values()):
+            name = next(each for each, is_given in given.items() if is_given)
             raise OptionConflict(
                 f"{name} needs --image or --max-side",
                 options=(name,),
                 hint="add an image format, for example `--image jpeg:90`",
             )
-        return ImageTranscodeOptions("", 0, max_side, orientation, parts, labels) if max_side else None
+        return ImageTranscodeOptions("", 0, max_side, orientation, parts, labels, box_format) if max_side else None
     name, colon, number = text.lower().partition(":")
     format_name = {"jpg": "jpeg"}.get(name, name)
     hint = f"write {image_format_examples()}"
@@ -104,7 +121,7 @@ def parse_image(
         raise UsageError(f"--image: expected a quality from 1 to 100, found {number!r}", hint=hint)
     if number and not IMAGE_TARGETS[format_name].quality:
         raise UsageError(f"--image: {format_name} is lossless and has no quality", hint=f"write {format_name}")
-    return ImageTranscodeOptions(format_name, int(number or 0), max_side, orientation, parts, labels)
+    return ImageTranscodeOptions(format_name, int(number or 0), max_side, orientation, parts, labels, box_format)
 
 
 def parse_audio(text: str, rate: int = 0, parts: tuple[str, ...] = ()) -> AudioTranscodeOptions | None:
@@ -231,7 +248,8 @@ def list_unmatched_options(
 ) -> list[str]:
     """The options that match no part, for example because a name is mistyped. `names`: all parts of the sources.
 
-    Raises InputError WDS003 if none of the given `--image-parts` or `--audio-parts` matches.
+    Raises InputError WDS003 if none of the given `--image-parts` or `--audio-parts` matches, or if none is given and
+    images or audio have other names, such as `left.png`.
     """
     names = list(names)
     new_names = {new for name in names if (new := renamed_part_name(rules, name)) is not None}
@@ -254,7 +272,16 @@ def _unmatched_transcode_options(
     if not options.parts:
         if any(is_selected_part(name, options) for name in names):
             return []
-        examples = "jpg, png" if isinstance(options, ImageTranscodeOptions) else "wav, mp3"
+        kind = "image" if isinstance(options, ImageTranscodeOptions) else "audio"
+        others = sorted(name for name in names if part_kind(name) == kind)
+        if others:
+            raise InputError(
+                f"the names of the {kind} parts are more than a format, so which to re-encode must be said",
+                where=flag if options.format_name else "--max-side",
+                hint=f"add `--{kind}-parts {','.join(others[:5])}`, without masks and other maps",
+                code="WDS003",
+            )
+        examples = "jpg, png" if kind == "image" else "wav, mp3"
         return [f"{flag if options.format_name else '--max-side'} ({examples}, ...)"]
     missing = [part for part in options.parts if not any(matches_any(name, (part,)) for name in names)]
     if len(missing) == len(options.parts):

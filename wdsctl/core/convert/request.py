@@ -19,6 +19,7 @@ from wdsctl.core.convert.parts import (
 from wdsctl.core.errors import Finding, OptionConflict
 from wdsctl.core.importers.protocol import FieldUse
 from wdsctl.core.invocation import parse_part_names
+from wdsctl.core.samples.boxes import BoxFormat
 from wdsctl.core.samples.naming import DEFAULT_TEMPLATE
 from wdsctl.core.samples.types import DrawnOn
 
@@ -100,6 +101,7 @@ def parse_convert_request(
     orientation: Literal["apply", "keep"],
     image_parts: str | Sequence[str],
     labels: Labels,
+    box_format: BoxFormat | None,
     audio: str,
     rate: int,
     audio_parts: str | Sequence[str],
@@ -120,7 +122,7 @@ def parse_convert_request(
         order="shuffle" if shuffle else sort,
         media=parse_part_names(media),
         parts=PartRules(parse_part_names(parts), parse_part_names(drop_parts), parse_renames(rename_part)),
-        image=parse_image(image, max_side, orientation, parse_part_names(image_parts), labels),
+        image=parse_image(image, max_side, orientation, parse_part_names(image_parts), labels, box_format),
         audio=parse_audio(audio, rate, parse_part_names(audio_parts)),
     )
 

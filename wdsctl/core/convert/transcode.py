@@ -125,6 +125,14 @@ def picture_form(data: bytes) -> PictureForm:
         return PictureForm(*stored_size(image), exif_orientation(image))
 
 
+@retry_without_side_chunks
+def image_mode(data: bytes) -> str:
+    """Pillow's mode of an image, from its header: L, P, I;16 and F have one value per pixel."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return Image.open(io.BytesIO(data), formats=pillow_formats()).mode
+
+
 def changed_picture_sizes(data: bytes, options: ImageTranscodeOptions) -> set[tuple[int, int]]:
     """(width, height) of an image as stored and as shown, if `transcode_image` would change more than the encoding;
     empty for one that it would not, or cannot read."""

@@ -18,7 +18,13 @@ from typing import NamedTuple, cast
 from wdsctl.core import importers
 from wdsctl.core.convert import exporters
 from wdsctl.core.convert.exporters import ColumnExporter, Exporter
-from wdsctl.core.convert.labels import LabelsCannotFollow, check_labels_apart, follow_pictures
+from wdsctl.core.convert.labels import (
+    LabelsCannotFollow,
+    SeenNumbers,
+    check_labels_apart,
+    check_seen_numbers,
+    follow_pictures,
+)
 from wdsctl.core.convert.parts import (
     PartRules,
     is_selected_part,
@@ -45,7 +51,7 @@ from wdsctl.core.urls import is_url
 AnyPart = Part | FilePart
 
 _PREFETCH_SAMPLES = 64
-_CHECKED_UNITS, _CHECKED_SAMPLES = 8, 4  # of which labels are checked before anything is written
+_CHECKED_UNITS, _CHECKED_SAMPLES = 8, 32  # of which labels are checked before anything is written
 
 
 class UnitUpload(NamedTuple):
@@ -154,16 +160,22 @@ def check_first_labels(plan: PlanFile, resolved: ResolvedRequest) -> None:
     if image is None or image.labels == "keep":
         return
     units = [unit for unit in plan.units() if unit.stream != "media"]
+    chosen = units[:: max(1, len(units) // _CHECKED_UNITS)]
+    seen: SeenNumbers = {}
     try:
-        for unit in units[:: max(1, len(units) // _CHECKED_UNITS)]:
+        for unit in chosen:
             job = UnitJob(plan.path, unit, "", resolved)
-            deque(islice(_convert_samples(plan, job, []), _CHECKED_SAMPLES), maxlen=0)
+            deque(
+                islice(_convert_samples(plan, job, [], seen), _CHECKED_SAMPLES // min(len(chosen), _CHECKED_UNITS)),
+                maxlen=0,
+            )
     finally:
         close_sources()
+    check_seen_numbers(resolved.request, seen)
 
 
 def _convert_samples(
-    plan: PlanFile, job: UnitJob, failures: list[SampleFailure]
+    plan: PlanFile, job: UnitJob, failures: list[SampleFailure], seen: SeenNumbers | None = None
 ) -> Iterator[tuple[str, Iterator[AnyPart]]]:
     sources, request = job.resolved.sources, job.resolved.request
     left_out, as_is = frozenset(job.left_out), frozenset(job.as_is)
@@ -182,7 +194,10 @@ def _convert_samples(
             shared = shared_parts.get(sample.position, {})
             count = len(failures)
             parts = _convert_sample(
-                source, spec, request, job.unit, sample, shared, failures, is_kept=is_kept, is_plain_copy=is_plain_copy
+                *(source, spec, request, job.unit, sample, shared, failures),
+                is_kept=is_kept,
+                is_plain_copy=is_plain_copy,
+                seen=seen,
             )
             if parts is None and has_shared_parts and job.unit.stream == "media":
                 users = plan.users_of(sample.position)
@@ -220,11 +235,12 @@ def _convert_sample(
     is_kept: bool,
     is_plain_copy: bool,
     only: str = "",
+    seen: SeenNumbers | None = None,
 ) -> list[AnyPart] | None:
     """The parts of a sample in this unit, sorted by name; None if the sample fails and is left out.
 
     `shared`: the parts whose files the media dataset has under another entry. `is_kept`: do not transcode parts.
-    `is_plain_copy`: write all parts unchanged. `only`: read no part but this.
+    `is_plain_copy`: write all parts unchanged. `only`: read no part but this. `seen`: as for `follow_pictures`.
     """
     try:
         if is_plain_copy and source.detailed is not None:
@@ -236,14 +252,14 @@ def _convert_sample(
         if not unit.stream:
             _check_has_parts(parts)
         if unit.stream == "primary" and request.image is not None:
-            _check_labels_of_primary(source, request, spec, sample, parts)
+            _check_labels_of_primary(source, request, spec, sample, parts, seen)
     except (StorageDown, LabelsCannotFollow):
         raise
     except WdsctlError as error:
         _note_failure(error, request, sample, failures, is_kept=False)
         return None
     try:
-        converted = parts if is_kept else _transcode_parts(request, spec, parts)
+        converted = parts if is_kept else _transcode_parts(request, spec, parts, sample.key, seen)
         return _arrange_parts(request, unit, sample, converted, media)
     except LabelsCannotFollow as error:
         error.where = error.where or f"sample {sample.key}"
@@ -363,7 +379,9 @@ def _rename_part(part: AnyPart, rules: PartRules) -> AnyPart:
     return Part(new_name, part.data) if isinstance(part, Part) else replace(part, name=new_name)
 
 
-def _transcode_parts(request: ConvertRequest, spec: SourceSpec, parts: list[AnyPart]) -> list[AnyPart]:
+def _transcode_parts(
+    request: ConvertRequest, spec: SourceSpec, parts: list[AnyPart], sample: str, seen: SeenNumbers | None
+) -> list[AnyPart]:
     """Re-encode the selected parts; what is drawn on pictures changes with them. Raises LabelsCannotFollow."""
     converted = [_transcode(request, part) for part in parts]
     if request.image is None or request.image.labels == "keep":
@@ -375,11 +393,18 @@ def _transcode_parts(request: ConvertRequest, spec: SourceSpec, parts: list[AnyP
         for old, new in zip(parts, converted, strict=True)
         if new is not old and is_selected_part(old.name, request.image) and new.data is not old.data
     }
-    return follow_pictures(request, spec, forms, converted) if len(converted) > len(forms) > 0 else converted
+    if not len(converted) > len(forms) > 0:
+        return converted
+    return follow_pictures(request, spec, forms, converted, sample=sample, seen=seen)
 
 
 def _check_labels_of_primary(
-    source: _OpenSource, request: ConvertRequest, spec: SourceSpec, sample: PlannedSample, parts: list[AnyPart]
+    source: _OpenSource,
+    request: ConvertRequest,
+    spec: SourceSpec,
+    sample: PlannedSample,
+    parts: list[AnyPart],
+    seen: SeenNumbers | None,
 ) -> None:
     """Raises LabelsCannotFollow if a sample has labels or maps of pictures that change in the media dataset."""
     image = request.image
@@ -400,7 +425,7 @@ def _check_labels_of_primary(
             pictures = tuple(part for part in source.source.read(sample.sample_index) if is_picture(part.name))
         return frozenset(size for part in pictures for size in changed_picture_sizes(part.data, image))
 
-    check_labels_apart(request, spec, parts, changed_sizes)
+    check_labels_apart(request, spec, parts, changed_sizes, sample=sample.key, seen=seen)
 
 
 def _transcode(request: ConvertRequest, part: AnyPart) -> AnyPart:

@@ -3,7 +3,8 @@ must follow. docs/convert.md and docs/formats.md have the rules.
 
 Boxes are `boxes`, `bbox` and similar keys, whose format the key `box_format` above them gives. Polygons and points are
 pairs of x and y, keypoints pairs or COCO's triples with a visibility, areas count pixels. Numbers up to 1 are shares of
-the picture, others pixels, unless the format of the boxes says so. Whatever else looks like geometry cannot follow.
+the picture, others pixels, unless the format of the boxes says so. Whatever else looks like geometry cannot follow: by
+its key, or by its numbers (`drawn_numbers`).
 
 Sources: https://cocodataset.org/#format-data (boxes, polygons, run lengths and keypoints; in `segments_info`, boxes are
 xywh); EXIF 2.3, 4.6.4 (orientation).
@@ -13,12 +14,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from wdsctl.core.samples.boxes import BOX_FORMATS, corners_to_format, format_to_corners
+from wdsctl.core.samples.boxes import BOX_FORMATS, BoxFormat, corners_to_format, format_to_corners
+from wdsctl.core.samples.drawn_numbers import NumberRow, find_drawn_row, is_other_key
 from wdsctl.core.samples.types import GEOMETRY_FIELDS, DrawnOn, GeometryKind
 
 if TYPE_CHECKING:
@@ -65,6 +67,14 @@ _NUMBERS_AS_TEXT = re.compile(r"[\s\[(]*-?\d[\d.]*(?:[\s,;\])\[(]+-?\d[\d.]*)+[\
 
 class CannotFollow(Exception):  # noqa: N818 - an outcome, which callers turn into their error
     """Geometry that cannot follow its picture; the text says which, and why."""
+
+
+class BoxFormatUnknown(CannotFollow):
+    """Boxes cannot follow since no `box_format` says what their numbers are."""
+
+
+#: Is called with the key and the numbers, or the text, of a value that stays as it is.
+KeptNumbers = Callable[[str, Sequence[float] | str], None]
 
 
 class PictureForm(NamedTuple):
@@ -168,27 +178,37 @@ def geometry_keys(paths: Mapping[str, FieldPath]) -> dict[str, GeometryKind]:
 
 class _Context(NamedTuple):
     """`change`: None if it is not known. `keys`: kinds of keys besides the usual ones. `is_turn`: within a turn of a
-    conversation.
+    conversation. `usual_format`: of boxes without a `box_format`. `kept`: for what stays.
     """
 
     change: PictureChange | None
     keys: Mapping[str, GeometryKind]
     box_format: str = ""
     is_turn: bool = False
+    usual_format: BoxFormat | None = None
+    kept: KeptNumbers | None = None
 
 
 def follow_json(
-    value: Any, change: PictureChange | None, keys: Mapping[str, GeometryKind] = {}, *, name: str = "json"
+    value: Any,
+    change: PictureChange | None,
+    keys: Mapping[str, GeometryKind] = {},
+    *,
+    name: str = "json",
+    box_format: BoxFormat | None = None,
+    kept: KeptNumbers | None = None,
 ) -> Any:
     """The value with its geometry after the change; the same object if it has none.
 
-    `keys`: kinds of geometry by other keys, from `geometry_keys`. `name`: of the part. Raises CannotFollow if geometry
-    cannot follow: its format or the change is unknown.
+    `keys`: kinds of geometry by other keys, from `geometry_keys`. `name`: of the part. `box_format`: of boxes that do
+    not say. `kept`: for numbers and texts that stay, of which only several samples tell if they are geometry. Raises
+    CannotFollow if geometry cannot follow: its format or the change is unknown.
     """
     try:
         if change is not None and not change.moves_labels:
             return _restate_sizes(value, change)
-        return _follow(value, name, _Context(change, {key.lower(): kind for key, kind in keys.items()}))
+        kinds = {key.lower(): kind for key, kind in keys.items()}
+        return _follow(value, name, _Context(change, kinds, usual_format=box_format, kept=kept))
     except RecursionError as error:
         raise CannotFollow("the values are nested too deeply") from error
 
@@ -229,6 +249,8 @@ def _follow(value: Any, key: str, context: _Context) -> Any:
         is_geometry = is_named and _NUMBERS_AS_TEXT.fullmatch(value)
         if is_geometry or has_text_geometry(value) or (context.is_turn and _has_box_in_turn(value, context)):
             raise CannotFollow(f"{key} has boxes or points in a text")
+        if context.kept is not None and not is_other_key(key):
+            context.kept(key, value)
         return value
     return _follow_list(value, key, kind, context) if isinstance(value, list) else value
 
@@ -254,8 +276,13 @@ def _follow_list(value: list[Any], key: str, kind: GeometryKind | None, context:
         if kind is not None:
             _check_known(key, context)
             return _FOLLOW[kind](value, key, context)
-        if is_geometry_name(key) or _is_shaped_like_geometry(value, context.change):
+        if is_geometry_name(key) or _is_camera_matrix(value) or _is_shaped_like_geometry(value, context.change):
             raise CannotFollow(f"{key} looks like geometry of an unknown form")
+        if is_other_key(key) or _are_ranges(value):
+            context = context._replace(kept=None)
+        numbers = [number for each in value if (number := read_number(each)) is not None]
+        if context.kept is not None and (len(numbers) > 1 or _is_row(value)):
+            context.kept(key, numbers)
     return _keep_same(value, [_follow(item, key, context) for item in value])
 
 
@@ -278,6 +305,9 @@ def _follow_object(value: dict[str, Any], key: str, context: _Context) -> Any:
         return {**value, **_follow_corners({name: value[names[name]] for name in _CORNER_KEYS}, names, key, context)}
     if ({"x", "y"} <= numbers and "z" not in names) or {"left", "top"} <= numbers:
         raise CannotFollow(f"{key} is a point or box of an unknown form")
+    if names.keys() & {"lat", "latitude"}:
+        context = context._replace(kept=None)  # places in the world
+    _note_kept_pairs(value, names, context)
     pairs = [(value[names[name]], value[names[y]]) for name in names if (y := _y_name(name, names))]
     points = [each for pair in pairs for each in pair if read_number(each) is not None or _is_row(each)]
     if points and not _stay_as_shares(
@@ -288,9 +318,25 @@ def _follow_object(value: dict[str, Any], key: str, context: _Context) -> Any:
     if {"from", "role"} & set(names):
         context = context._replace(is_turn=True)
     has_shape = any(isinstance(value.get(each), list | dict) for each in ("segmentation", "polygon", "points"))
-    of_area = context._replace(box_format="xywh") if has_shape and not context.box_format else context
+    has_box = any(isinstance(value.get(each), list) for each in ("bbox", "boxes"))
+    of_object = (has_box and context.usual_format) or ("xywh" if has_shape else "")
+    of_area = context._replace(box_format=context.box_format or of_object)
     changed = {each: _follow(item, each, of_area if each == "area" else context) for each, item in value.items()}
     return _keep_same(value, changed | _follow_size(value, context.change))
+
+
+def _note_kept_pairs(value: Mapping[str, Any], names: Mapping[str, str], context: _Context) -> None:
+    """Pass on the numbers of keys that differ in an x and a y, such as Roi.X1 and Roi.Y1, or in u and v."""
+    if context.kept is None:
+        return
+    for name in names:
+        if _NO_POINT_KEY.search(name):
+            continue
+        others = [[name[:at] + axis + name[at + 1 :] for axis in "yz"] for at, each in enumerate(name) if each == "x"]
+        for y, z in [*others, *([["v", "w"]] if name == "u" else [])]:
+            pair = [read_number(value[names[each]]) if each in names else None for each in (name, y)]
+            if z not in names and None not in pair:
+                context.kept(f"{names[name]} and {names[y]}", [each for each in pair if each is not None])
 
 
 def _check_named_object(value: dict[str, Any], key: str, context: _Context) -> None:
@@ -343,9 +389,14 @@ def _follow_corners(corners: Mapping[str, Any], names: Mapping[str, str], key: s
 
 def _follow_boxes(value: list[Any], key: str, context: _Context) -> Any:
     if _is_row(value, 4):
-        if not context.box_format:
-            raise CannotFollow(f"{key}: no box_format says what the four numbers of a box are")
-        return _follow_box(value, context.box_format, context.change)
+        box_format = context.box_format or context.usual_format
+        if not box_format:
+            raise BoxFormatUnknown(f"{key}: no box_format says what the four numbers of a box are")
+        if not box_format.startswith("normalized_") and _are_fractions(value):
+            raise CannotFollow(
+                f"{key} has {value}, which are shares of the picture, but its format is {box_format}, of pixels"
+            )
+        return _follow_box(value, box_format, context.change)
     if _is_row(value):
         raise CannotFollow(f"{key} has {len(value)} numbers, and a box has four")
     if all(_is_row(each, 2) for each in value):
@@ -403,10 +454,9 @@ def _follow_keypoints(value: list[Any], key: str, context: _Context) -> Any:
 
 def _follow_pairs(pairs: list[list[Any]], context: _Context, *, keeps_origin: bool = False) -> list[list[Any]]:
     change = context.change
-    are_shares = (
-        context.box_format.startswith("normalized_")
-        if context.box_format
-        else _are_shares([each for pair in pairs for each in pair])
+    numbers = [each for pair in pairs for each in pair]
+    are_shares = context.box_format.startswith("normalized_") or (
+        _are_fractions(numbers) if context.box_format else _are_shares(numbers)
     )
     if change is None or (are_shares and change.turn == 1):
         return pairs
@@ -541,14 +591,29 @@ def _are_shares(numbers: list[Any]) -> bool:
     return all(-0.01 <= (read_number(each) or 0) <= 1.01 for each in numbers)
 
 
+def _are_fractions(numbers: list[Any]) -> bool:
+    """Whether numbers are shares that cannot be pixels: between 0 and 1, and not all of them whole."""
+    return _are_shares(numbers) and any((read_number(each) or 0) % 1 for each in numbers)
+
+
+def _are_ranges(value: list[Any]) -> bool:
+    """Whether pairs are ranges of time or of characters: they ascend from pair to pair."""
+    numbers = [read_number(each) or 0 for row in value if _is_row(row, 2) for each in row]
+    return len(value) > 1 and len(numbers) == 2 * len(value) and numbers == sorted(numbers)
+
+
+def _is_camera_matrix(value: list[Any]) -> bool:
+    """Whether a list is [[fx, 0, cx], [0, fy, cy], [0, 0, 1]] in pixels."""
+    if len(value) != 3 or not all(_is_row(row, 3) for row in value):
+        return False
+    focal_length, last = read_number(value[0][0]) or 0, [read_number(each) for each in value[2]]
+    return last == [0, 0, 1] and focal_length > 2 and not read_number(value[1][0])
+
+
 def _is_shaped_like_geometry(value: list[Any], change: PictureChange | None) -> bool:
-    """Whether a list has rows of four numbers, or three pairs and more, that are within the picture."""
+    """Whether a list has boxes of four numbers, or three points and more, that are within the picture."""
     lengths = {len(row) if _is_row(row) else 0 for row in value}
-    if lengths != {4} and not (lengths == {2} and len(value) >= 3):
+    if change is None or (lengths != {4} and not (lengths == {2} and len(value) >= 3)) or _are_ranges(value):
         return False
-    numbers = [each for row in value for each in row]
-    if any(isinstance(each, str) for each in numbers) or max(numbers) <= 1 or min(numbers) < 0:
-        return False
-    if lengths == {2} and numbers == sorted(numbers):
-        return False  # ranges of time or of characters
-    return change is None or max(numbers) <= max(change.before) + 1
+    rows = [NumberRow(tuple(read_number(each) or 0 for each in row), change.before) for row in value]
+    return find_drawn_row(rows) is not None

@@ -1,0 +1,148 @@
+"""Numbers that look as if they were drawn on pictures, though no name says so: points, boxes, polygons by their values.
+
+A single row such as [12, 30, 40, 45] may be anything. The rows of one key in several samples tell more: all of them are
+within their pictures, not in a corner, and boxes of one format, or pairs of x and y.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+_NUMBER = r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?"
+_NUMBERS_ONLY = re.compile(rf"[\s\[(]*{_NUMBER}(?:[\s,;\])\[(]+{_NUMBER})+[\s\])]*")
+#: Numbers in brackets, such as those of `click(x=40, y=30)`, `[40, 30, 100, 70]` and `POLYGON ((40 30, 100 30))`.
+_IN_BRACKETS = re.compile(rf"[\[(]\s*(?:[a-z]=)?{_NUMBER}(?:[\s,;]+(?:[a-z]=)?{_NUMBER})+\s*[\])]")
+_EACH_NUMBER = re.compile(_NUMBER)
+_MAX_TEXT = 100_000  # characters that are searched
+
+#: Ends of keys in snake case whose numbers are something else.
+_OTHER_KEY = re.compile(
+    r"(?:^|_)(?:ids?|scores?|counts?|times?|timestamps?|dates?|spans?|ranges?|intervals?|sizes?|shapes?|colou?rs?|rgba?"
+    r"|ratings?|sources?)$"
+)
+_SMALL = 8  # numbers up to this are classes, ratings and other small counts
+#: Of the longer side: where small numbers of any meaning lie. In many samples, points and boxes reach further.
+_CORNER, _CORNER_OF_MANY = 1 / 8, 1 / 3
+_MANY = 16  # samples
+_MARGIN = 0.1  # of the sides: boxes may reach outside of a picture
+_ROWS_WITHIN = 0.9  # of the rows of a key
+_TEXTS_WITH_ROWS = 0.25  # of the texts of a key
+
+
+class NumberRow(NamedTuple):
+    """Numbers next to a picture of `size` (width, height). `sample`: its key."""
+
+    numbers: tuple[float, ...]
+    size: tuple[int, int]
+    sample: str = ""
+
+
+def is_other_key(key: str) -> bool:
+    """Whether a key says that its numbers are something else, such as `time`, `image_size` and `colors`."""
+    return _OTHER_KEY.search(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", key).lower()) is not None
+
+
+def rows_of_text(text: str) -> tuple[list[tuple[float, ...]], bool]:
+    """The rows of numbers of a text, and whether it has nothing else: its lines, or what it has in brackets."""
+    text = text[:_MAX_TEXT]
+    lines = [line for line in text.splitlines() if line.strip()]
+    is_all = bool(lines) and all(map(_NUMBERS_ONLY.fullmatch, lines))
+    found = lines if is_all else _IN_BRACKETS.findall(text)
+    return [tuple(map(float, _EACH_NUMBER.findall(each))) for each in found], is_all
+
+
+def find_drawn_row(rows: Sequence[NumberRow], *, are_texts: bool = False) -> NumberRow | None:
+    """A row if the rows, which are those of one key in some samples, look drawn on their pictures; else None.
+
+    `are_texts`: rows of texts with other words, in which only some need rows; texts without any are empty rows.
+    """
+    filled = [row for row in rows if row.numbers and sorted(row.numbers) != sorted(row.size)]
+    if not filled or len(filled) < _TEXTS_WITH_ROWS * len(rows):
+        return None
+    if not are_texts:
+        return _largest(filled) if _are_drawn(filled) else None
+    lengths = sorted({len(row.numbers) for row in filled})
+    of_lengths = ([row for row in filled if len(row.numbers) == length] for length in lengths)
+    return next((_largest(each) for each in of_lengths if _are_drawn(each)), None)
+
+
+def _largest(rows: Sequence[NumberRow]) -> NumberRow:
+    return max(rows, key=lambda row: max(row.numbers) / max(row.size))
+
+
+def _are_drawn(rows: Sequence[NumberRow]) -> bool:
+    within = [row for row in rows if _is_within(row)]
+    corner = _CORNER_OF_MANY if len({row.sample for row in rows}) >= _MANY else _CORNER
+    is_beyond = any(max(row.numbers) > max(_SMALL, corner * max(row.size)) for row in within)
+    if len(within) < _ROWS_WITHIN * len(rows) or not is_beyond:
+        return False
+    rows = within
+    lengths = {len(row.numbers) for row in rows}
+    are_positions = min(lengths) > 4 and all(list(row.numbers) == sorted(row.numbers) for row in rows)
+    if min(lengths) < 2 or are_positions:
+        return False
+    if lengths == {3}:
+        return all(map(_is_keypoint, rows))
+    are_even = all(length % 2 == 0 for length in lengths)
+    are_pairs = are_even and all(map(_are_pairs, rows))
+    if lengths == {2}:
+        return are_pairs
+    is_varied = len(lengths) > 1 or (lengths <= {6, 8} and all(_is_convex(row.numbers) for row in rows))
+    return (are_pairs and is_varied and min(lengths) >= 6) or _have_boxes(rows, lengths)
+
+
+def _have_boxes(rows: Sequence[NumberRow], lengths: set[int]) -> bool:
+    """Whether rows are boxes, each with up to three more numbers such as a score, or several such boxes."""
+    steps = [step for step in (4, 5, 6, 7) if all(length % step == 0 for length in lengths)]
+    if len(lengths) == 1:
+        steps = [step for step in steps if {step} == lengths]
+    return any(_are_boxes(rows, step, first) for step in steps for first in range(step - 3))
+
+
+def _is_within(row: NumberRow) -> bool:
+    limit = max(row.size)
+    return all(-_MARGIN * limit <= number <= (1 + _MARGIN) * limit for number in row.numbers)
+
+
+def _are_pairs(row: NumberRow) -> bool:
+    (width, height), (x, y) = row.size, (row.numbers[::2], row.numbers[1::2])
+    return max(x) <= (1 + _MARGIN) * width and max(y) <= (1 + _MARGIN) * height
+
+
+def _is_keypoint(row: NumberRow) -> bool:
+    """x, y and a visibility or confidence; or three fractions, unlike the whole numbers of colors and dates."""
+    x, y, third = row.numbers
+    if min(row.numbers) < 0:
+        return False
+    is_labelled = 0 <= third <= 2 and ((x > 2 and y > 2) or x == y == third == 0)
+    return _are_pairs(row._replace(numbers=(x, y))) and (is_labelled or not all(n == int(n) for n in row.numbers))
+
+
+def _is_convex(numbers: Sequence[float]) -> bool:
+    """Whether pairs of x and y are the corners of a convex polygon, such as a triangle or a rotated box."""
+    points = list(zip(numbers[::2], numbers[1::2], strict=True))
+    sides = [(c - a, d - b) for (a, b), (c, d) in zip(points, points[1:] + points[:1], strict=True)]
+    turns = [a * d - b * c for (a, b), (c, d) in zip(sides, sides[1:] + sides[:1], strict=True)]
+    return any(turns) and (min(turns) >= 0 or max(turns) <= 0)
+
+
+def _are_boxes(rows: Sequence[NumberRow], step: int, first: int) -> bool:
+    """Whether four numbers from the number `first` of every `step` are boxes of one format in all rows."""
+    boxes = [
+        (*row.numbers[at + first : at + first + 4], *row.size)
+        for row in rows
+        for at in range(0, len(row.numbers), step)
+    ]
+    if all(a < c and b < d for a, b, c, d, _, _ in boxes):
+        return True
+    if not all(min(c, d) > 0 for _, _, c, d, _, _ in boxes):
+        return False
+    limit = 1 + _MARGIN
+    have_corner = all(a + c <= limit * width and b + d <= limit * height for a, b, c, d, width, height in boxes)
+    return have_corner or all(
+        c / 2 - _MARGIN * width <= a <= limit * width - c / 2
+        and d / 2 - _MARGIN * height <= b <= limit * height - d / 2
+        for a, b, c, d, width, height in boxes
+    )
