@@ -15,6 +15,7 @@ from typing import Literal
 from wdsctl.core.errors import InputError, OptionConflict, UsageError
 from wdsctl.core.media.kinds import decodable_extensions, part_kind, transcode_targets
 from wdsctl.core.samples.boxes import BoxFormat
+from wdsctl.core.samples.naming import MASK_WORDS
 
 Pairs = tuple[tuple[str, str], ...]
 Orientation = Literal["apply", "keep"]
@@ -273,7 +274,8 @@ def _unmatched_transcode_options(
         if any(is_selected_part(name, options) for name in names):
             return []
         kind = "image" if isinstance(options, ImageTranscodeOptions) else "audio"
-        others = sorted(name for name in names if part_kind(name) == kind)
+        media = sorted(name for name in names if part_kind(name) == kind)
+        others = [name for name in media if MASK_WORDS.isdisjoint(re.split(r"[^a-z]+", name.lower()))]
         if others:
             raise InputError(
                 f"the names of the {kind} parts are more than a format, so which to re-encode must be said",
