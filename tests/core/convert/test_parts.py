@@ -65,7 +65,7 @@ def test_small_image_is_copied_if_only_max_side_is_given() -> None:
     assert open_image(transcode_image("jpg", image, ImageTranscodeOptions(max_side=24))[1]).size == (24, 16)
 
 
-def test_lossless_jpeg_is_made_smaller_from_all_its_pixels() -> None:
+def test_lossless_jpeg_is_resized_after_full_decoding() -> None:
     lossless = a_lossless_jpeg(np.full((64, 96, 3), 77, np.uint8), adobe=True)
     small = open_image(transcode_image("jpg", lossless, ImageTranscodeOptions(max_side=12))[1])
     assert (small.size, small.getpixel((5, 5))) == ((12, 8), (77, 77, 77))

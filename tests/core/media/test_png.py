@@ -11,7 +11,7 @@ import pytest
 from PIL import Image, UnidentifiedImageError
 
 from wdsctl.core.convert.parts import ImageTranscodeOptions
-from wdsctl.core.convert.transcode import changed_picture_sizes, transcode_part
+from wdsctl.core.convert.transcode import changed_picture_sizes, transcode_mask, transcode_part
 from wdsctl.core.errors import SampleFailed
 from wdsctl.core.media.byte_range import ByteRangeFile
 from wdsctl.core.media.decode_check import check_image_decodes
@@ -19,6 +19,7 @@ from wdsctl.core.media.facts import ImageFacts
 from wdsctl.core.media.image import image_facts
 from wdsctl.core.media.png import has_all_rows, without_side_chunks
 from wdsctl.core.media.thumbnail import make_thumbnail
+from wdsctl.core.samples.geometry import PictureChange
 from wdsctl.loader import SampleDecoder
 
 BIG = b"a" * (3 << 20)
@@ -125,6 +126,8 @@ def test_png_without_its_last_rows_is_not_decoded(mode: str, missing: int) -> No
     assert check_image_decodes(short).outcome == "broken"
     with pytest.raises(SampleFailed, match="truncated"):
         transcode_part("png", short, ImageTranscodeOptions("png"), None)
+    with pytest.raises(OSError, match="truncated"):
+        transcode_mask(short, PictureChange((12, 9), 1, (12, 9)))
 
 
 def test_interlaced_png_without_its_last_rows_is_not_decoded() -> None:

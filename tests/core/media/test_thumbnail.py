@@ -86,7 +86,7 @@ def test_thumbnail_of_truncated_video_is_unreadable() -> None:
     assert isinstance(draw(a_media_file("mp4", video="libx264")[:400]), Unreadable)
 
 
-def test_thumbnail_of_lossless_jpeg_is_made_from_all_pixels() -> None:
+def test_thumbnail_of_lossless_jpeg_is_resized_after_full_decoding() -> None:
     colors = np.full((64, 96, 3), (200, 30, 60), np.uint8)
 
     thumbnail = a_picture(a_lossless_jpeg(colors, adobe=True))

@@ -165,7 +165,7 @@ def transcode_mask(data: bytes, change: PictureChange) -> bytes:
         mask = Image.open(io.BytesIO(data), formats=pillow_formats())
         if mask.width * mask.height > MAX_IMAGE_PIXELS:
             raise ValueError(f"it has {mask.width} x {mask.height} pixels; {MAX_IMAGE_PIXELS:,} are allowed")
-        mask.load()
+        load_completely(mask, data)
         pixels = change_mask(np.asarray(mask), change)
         changed = Image.fromarray(np.ascontiguousarray(pixels))
         if mask.mode == "P":
