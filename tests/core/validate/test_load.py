@@ -50,6 +50,8 @@ def test_kinds_are_stored_and_read_again() -> None:
     assert kinds == ShardKinds((a, b), bytes([0, 1, NOT_LOADED, NOT_LOADED, 0]))
     assert unpack(kinds.pack(), 5) == kinds
     assert unpack(ShardKinds().pack(), 5) == ShardKinds()
+    sparse = ShardKinds((json.dumps([["a", ["tensor", 2, "uint8", "sparse_coo", [3, 4]]]]),), b"\0")
+    assert unpack(sparse.pack(), 1) == sparse
 
 
 def _nested(depth: int) -> Any:
@@ -70,6 +72,10 @@ def _stored(*kinds: Any, numbers: bytes = b"\0") -> bytes:
         _stored(*[[["a", "str"]]] * (MAX_KINDS + 1)),
         _stored([["a" * (5 << 20), "str"]]),
         *(_stored([["a", kind]]) for kind in (7, "a\0b", ["tensor", 65, "uint8"], ["tensor", 1, "load("], ["x"], [])),
+        *(
+            _stored([["a", ["tensor", 2, "uint8", *of]]])
+            for of in (["save", []], ["jagged", 7], ["sparse_coo", [1 << 60]])
+        ),
         _stored([["a", _nested(40)]]),
     ],
 )

@@ -113,3 +113,24 @@ def test_stack_tensors_of_special_kinds_matches_torch_stack(make: Any) -> None:
     assert (type(actual), actual.dtype, actual.shape) == (type(expected), expected.dtype, expected.shape)
     assert (actual.requires_grad, actual.is_quantized) == (expected.requires_grad, expected.is_quantized)
     assert torch.equal(actual, expected)
+
+
+@pytest.mark.filterwarnings("ignore")  # of torch, about sparse tensors
+def test_special_tensors_that_torch_cannot_stack_are_refused() -> None:
+    eye, nested = torch.eye(2), torch.nested.nested_tensor
+    blocks = eye.to_sparse(layout=torch.sparse_bsr, blocksize=(1, 1))
+    for tensors, reason in (
+        ([eye, eye.to_sparse()], "have different layouts: torch.strided and torch.sparse_coo"),
+        ([eye.to_sparse(), torch.eye(3).to_sparse()], "are sparse, and have different sizes"),
+        ([eye.to_sparse(layout=torch.sparse_csc)] * 2, "have the layout torch.sparse_csc"),
+        ([blocks] * 2, "have the layout torch.sparse_bsr"),
+        ([nested([torch.ones(2)])] * 2, "are nested"),
+        ([nested([torch.ones(2)], layout=torch.jagged)] * 2, "are nested"),
+    ):
+        with pytest.raises(LoaderError, match=reason) as raised:
+            stack_tensors(tensors, field="x")
+        assert raised.value.code == "WDS506"
+
+
+def test_equal_sparse_tensors_are_stacked() -> None:
+    assert torch.equal(stack_tensors([torch.eye(2).to_sparse()] * 3).to_dense(), torch.eye(2).expand(3, 2, 2))

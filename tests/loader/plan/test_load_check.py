@@ -77,7 +77,7 @@ def lost_in_training(root: str) -> tuple[int, bool]:
     try:
         list(loader)
     except WdsctlError as error:
-        return 0, error.code == "WDS536" or "different dtypes" in error.message
+        return 0, error.code in ("WDS536", "WDS507") or "different dtypes" in error.message
     batches = sum(count for cause, count in loader.stats.causes.items() if cause.startswith("batch:"))
     return loader.stats.causes.total() - batches, batches > 0
 
@@ -116,6 +116,22 @@ def odd_nested_tensor(i: int) -> Parts:
     return {"pt": stored({"a": torch.zeros(2, dtype=torch.float16 if i % 2 else torch.float32)}), "txt": b"x"}
 
 
+def sparse_tensor(_: int) -> Parts:
+    return {"pt": stored(torch.eye(3).to_sparse())}
+
+
+def half_sparse_tensor(i: int) -> Parts:
+    return {"pt": stored(torch.eye(3) if i % 2 else torch.eye(3).to_sparse())}
+
+
+def odd_sparse_size(i: int) -> Parts:
+    return {"pt": stored(torch.eye(4 if i == 4 else 3).to_sparse())}
+
+
+def csr_tensor(_: int) -> Parts:
+    return {"pt": stored(torch.eye(3).to_sparse(layout=torch.sparse_csr))}
+
+
 def odd_parts(i: int) -> Parts:
     return {"jpg" if i % 2 else "png": JPEG, "txt": b"x"}
 
@@ -140,11 +156,16 @@ def odd_text(i: int) -> Parts:
         (odd_text, "CaptioningSample", {"image": "jpg", "caption": "txt"}, {("WDS171", "txt"): 1}),
         (odd_tensor, "CrudeSample", {}, {("WDS506", ""): 1}),
         (odd_nested_tensor, "CrudeSample", {}, {("WDS506", ""): 9}),
+        (sparse_tensor, "CrudeSample", {}, {}),
+        (half_sparse_tensor, "CrudeSample", {}, {("WDS506", ""): 9}),
+        (odd_sparse_size, "CrudeSample", {}, {("WDS506", ""): 1}),
+        (csr_tensor, "CrudeSample", {}, {("WDS506", ""): 18}),
         (odd_parts, "CrudeSample", {}, {("WDS536", ""): 1}),
         (odd_json, "CrudeSample", {}, {}),
         (odd_sizes, "CaptioningSample", {"image": "jpg", "caption": "txt"}, {}),
     ],
 )
+@pytest.mark.filterwarnings("ignore:Sparse")  # of torch
 def test_findings_agree_with_training(
     tmp_path: Path, parts: Any, sample_type: str, fields: dict[str, str], expected: dict[tuple[str, str], int]
 ) -> None:

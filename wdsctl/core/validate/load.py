@@ -7,6 +7,7 @@ and this module defines what that function takes and returns.
 from __future__ import annotations
 
 import json
+import math
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -42,6 +43,8 @@ _MAX_KINDS_BYTES = 4 << 20
 MAX_RUN_KINDS_BYTES = 64 << 20
 _MAX_KIND_DEPTH = 32  # structures in structures
 _MAX_DIMENSIONS = 64  # of a tensor in torch
+_MAX_TENSOR_VALUES = 1 << 40  # of a sparse one: a batch of them has a size that torch can count
+_TENSOR_LAYOUTS = ("strided", "jagged", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,13 +188,15 @@ def _check_kind(fields: Any, depth: int = 0) -> None:
         what, *facts = kind
         if what == "fields" and len(facts) == 1:
             _check_kind(facts[0], depth + 1)
-        elif not (
-            what == "tensor"
-            and [type(fact) for fact in facts] == [int, str]
-            and 0 <= facts[0] <= _MAX_DIMENSIONS
-            and facts[1].isidentifier()
-        ):
+        elif what != "tensor" or not _is_tensor_kind(*facts):
             raise ValueError("not a kind")
+
+
+def _is_tensor_kind(dimensions: Any, dtype: Any, layout: Any = "strided", shape: Any = ()) -> bool:
+    is_plain = type(dimensions) is int and 0 <= dimensions <= _MAX_DIMENSIONS and isinstance(dtype, str)
+    if not is_plain or not dtype.isidentifier() or layout not in _TENSOR_LAYOUTS or len(shape) > _MAX_DIMENSIONS:
+        return False
+    return all(type(size) is int and size >= 0 for size in shape) and math.prod(shape) < _MAX_TENSOR_VALUES
 
 
 class KindCollector:

@@ -113,11 +113,11 @@ def stack_tensors(
 
     Images that are channels last in memory make a batch that is too (`torch.channels_last`). Images that were decoded
     into one of `memories` are the batch already, without a copy. Raises LoaderError (WDS506) if their numbers of
-    dimensions, dtypes or devices differ.
+    dimensions, dtypes, layouts or devices differ, and for sparse and other special tensors that torch cannot stack.
     """
     first = tensors[0]
-    shapes = {tensor.shape for tensor in tensors}
     _check_stackable(tensors, field)
+    shapes = {tensor.shape for tensor in tensors}
     if len(shapes) > 1:
         return _pad_and_stack(tensors, torch.Size(max(sizes) for sizes in zip(*shapes, strict=True)))
     for memory in memories:
@@ -164,17 +164,35 @@ def _is_channels_last(tensor: torch.Tensor) -> bool:
 
 def _check_stackable(tensors: Sequence[torch.Tensor], field: str) -> None:
     first = tensors[0]
+    problem = ""
     for attribute, of_first, values in (
         ("numbers of dimensions", first.ndim, {tensor.ndim for tensor in tensors}),
         ("dtypes", first.dtype, {tensor.dtype for tensor in tensors}),
+        ("layouts", first.layout, {tensor.layout for tensor in tensors}),
         ("devices", first.device, {tensor.device for tensor in tensors}),
     ):
         if len(values) > 1:
             other = next(value for value in values if value != of_first)
-            tensors_of = f"the tensors of field '{field}'" if field else "the tensors"
-            raise LoaderError(
-                f"{tensors_of} have different {attribute}: {of_first} and {other}",
-                where=f"field '{field}'" if field else "",
-                hint="convert the tensors in encode_sample, or override batch",
-                code="WDS506",
-            )
+            problem = f"have different {attribute}: {of_first} and {other}"
+            break
+    else:
+        if first.layout != torch.strided or first.is_nested:
+            problem = _special_problem(tensors)
+    if problem:
+        tensors_of = f"the tensors of field '{field}'" if field else "the tensors"
+        raise LoaderError(
+            f"{tensors_of} {problem}",
+            where=f"field '{field}'" if field else "",
+            hint="convert the tensors in encode_sample, or override batch",
+            code="WDS506",
+        )
+
+
+def _special_problem(tensors: Sequence[torch.Tensor]) -> str:
+    """Why tensors of one layout, that are nested or sparse, cannot be stacked; empty if torch can."""
+    first = tensors[0]
+    if first.is_nested:
+        return "are nested, which cannot be stacked"
+    if first.layout not in (torch.strided, torch.sparse_coo):
+        return f"have the layout {first.layout}, which cannot be stacked"
+    return "are sparse, and have different sizes" if len({tensor.shape for tensor in tensors}) > 1 else ""

@@ -52,6 +52,7 @@ Kind = TypeVar("Kind")
 
 _BLOCK_SAMPLES = 1024  # whose places are looked up at once
 _PART_OF_ERROR = re.compile(r"part '([^']*)'")
+_PLAIN_KIND_LENGTH = 3  # of the kind of a tensor: other tensors also have their layout, and their shape if it matters
 
 
 def open_load_check(target: LoadTarget) -> DatasetLoadCheck:
@@ -221,11 +222,23 @@ def field_kinds(sample: Any) -> tuple[tuple[str, Any], ...]:
 
 def batch_error(one: SampleKind, other: SampleKind) -> str:
     """Why the default batch function cannot batch samples of these kinds; empty if it can."""
+    if one == other and not _has_special_tensors(one[1]):
+        return ""
     try:
-        generic_batch([_stand_in(*one), _stand_in(*other)])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of torch, about sparse tensors
+            generic_batch([_stand_in(*one), _stand_in(*other)])
     except WdsctlError as error:
         return error.message
     return ""
+
+
+def _has_special_tensors(kinds: Any) -> bool:
+    """Whether a value is a nested or sparse tensor, some of which cannot be stacked even with their like."""
+    structures = [kind for _, kind in kinds if not isinstance(kind, str)]
+    return any(
+        len(kind) > _PLAIN_KIND_LENGTH if kind[0] == "tensor" else _has_special_tensors(kind[1]) for kind in structures
+    )
 
 
 def conflict_findings(
@@ -237,16 +250,18 @@ def conflict_findings(
     """
     ordered = sorted(kinds.items(), key=lambda item: -item[1].samples)
     odd: dict[str, list[KindCount]] = {}
-    for kind, count in ordered[1:]:
+    for kind, count in ordered:  # also the first with itself: some tensors cannot be stacked at all
         if reason := find_error(ordered[0][0], kind):
             odd.setdefault(reason, []).append(count)
-    total, usual = sum(count.samples for count in kinds.values()), ordered[0][1] if ordered else None
+    total = sum(count.samples for count in kinds.values())
     findings = []
     for reason, counts in odd.items():
         samples = sum(count.samples for count in counts)
-        failing = 1 - (samples / total) ** BATCH_SIZE - (1 - samples / total) ** BATCH_SIZE
+        mixed = 1 - (samples / total) ** BATCH_SIZE - (1 - samples / total) ** BATCH_SIZE
+        usual = ordered[0][1]
+        failing = 1.0 if usual in counts else mixed
         shard, key = counts[0].first
-        like = f"; the others are like {', key '.join(usual.first)}" if usual else ""
+        like = f"; the others are like {', key '.join(usual.first)}" if usual not in counts else ""
         which = "some" if split in UNSHUFFLED_SPLITS else _percent(failing)
         message = (
             f"{_in_split(split)}{which} of the batches of {BATCH_SIZE} would fail: {reason}; "
@@ -271,20 +286,41 @@ def _stand_in(sample_type: type, kinds: Any) -> Any:
 def _value_kind(value: Any) -> Any:
     """What decides about a batch: see the module. Hashable, and equal to what JSON returns but for tuples."""
     if isinstance(value, torch.Tensor):
-        return "tensor", value.ndim, str(value.dtype).removeprefix("torch.")
+        kind = "tensor", value.ndim, str(value.dtype).removeprefix("torch.")
+        if value.layout == torch.strided and not value.is_nested:
+            return kind
+        shape = tuple(value.shape) if value.layout == torch.sparse_coo else ()
+        return *kind, str(value.layout).removeprefix("torch."), shape
     if isinstance(value, dict) and any(isinstance(each, torch.Tensor) or is_structure(each) for each in value.values()):
         kinds = tuple((str(name), _value_kind(each)) for name, each in value.items())
         return ("fields", kinds) if any(not isinstance(each, str) for _, each in kinds) else "dict"
     return type(value).__name__
 
 
+def _special_tensor(dtype: torch.dtype, form: str, shape: Sequence[int]) -> torch.Tensor:
+    """A tensor that is nested or sparse."""
+    if form == "sparse_coo":
+        indices, values = torch.zeros((len(shape), 0), dtype=torch.int64), torch.zeros(0, dtype=dtype)
+        return torch.sparse_coo_tensor(indices, values, tuple(shape), check_invariants=False)
+    if form in ("strided", "jagged"):
+        return torch.nested.nested_tensor([torch.zeros(1, dtype=dtype)], layout=getattr(torch, form))
+    blocks = (1, 1) if form in ("sparse_bsr", "sparse_bsc") else None
+    return torch.zeros((1, 1), dtype=dtype).to_sparse(layout=getattr(torch, form), blocksize=blocks)
+
+
 def _stand_in_value(kind: Any) -> Any:
     if isinstance(kind, str):
         return None if kind == "NoneType" else type(kind, (), {})()
+    if kind[0] == "tensor" and len(kind) > _PLAIN_KIND_LENGTH:
+        return _special_tensor(_dtype(kind[2]), kind[3], kind[4])
     if kind[0] == "tensor":
-        dtype = getattr(torch, kind[2], None)  # of a ledger that may come from a store
-        return torch.zeros((1,) * kind[1], dtype=dtype if isinstance(dtype, torch.dtype) else None)
+        return torch.zeros((1,) * kind[1], dtype=_dtype(kind[2]))
     return {name: _stand_in_value(each) for name, each in kind[1]}
+
+
+def _dtype(name: str) -> torch.dtype:
+    found = getattr(torch, name, None)  # of a ledger that may come from a store
+    return found if isinstance(found, torch.dtype) else torch.float32
 
 
 def _in_split(split: str) -> str:
