@@ -53,3 +53,7 @@ def test_handle_of_dataset_without_config_has_defaults(tmp_path: Path) -> None:
     with open_dataset(root) as dataset:
         Path(dataset.location.config_path).unlink(missing_ok=True)
         assert dataset.config == DatasetConfig()
+        text = "sample_type: CrudeSample\nkey_until: first-dot\n"
+        Path(dataset.location.config_path).write_text(text, encoding="utf-8")
+        dataset.refresh()
+        assert dataset.config.key_until == "first-dot"

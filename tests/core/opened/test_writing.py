@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from tests.build import RecordingProgress
+from tests.build import RecordingProgress, some_shards, split_by_ratios
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.errors import Finding, PermissionDenied, UsageError
-from wdsctl.core.opened.handle import OpenDataset
-from wdsctl.core.opened.writing import RunRecord, recording
+from wdsctl.core.index.index import index
+from wdsctl.core.opened.handle import OpenDataset, open_dataset
+from wdsctl.core.opened.writing import RunRecord, recording, writing
 
 BAD = Finding(code="WDS101", severity="error", message="no tar")
 ODD = Finding(code="WDS111", severity="note", message="a link", count=4)
@@ -117,3 +118,16 @@ def test_recording_writes_nothing_in_read_only_folder(
 
     assert as_nobody(run) == RunRecord(None)
     assert os.listdir(place.meta) == []
+
+
+def test_unrecorded_run_reads_the_newest_catalog(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 2)
+    index(root)
+    with open_dataset(root) as dataset:
+        assert dataset.catalog.splits() == []
+        split_by_ratios(root, {"train": 1.0})
+        with closing(sqlite3.connect(dataset.location.ledger_path)) as connection:
+            connection.execute("PRAGMA user_version = 2")
+        with writing(dataset, "validate", [], RecordingProgress()) as entry:
+            assert entry.ledger_error is not None
+            assert [split.name for split in dataset.catalog.splits()] == ["train"]

@@ -69,15 +69,19 @@ class OpenDataset:
             return None
 
     def refresh(self) -> None:
-        """Read the catalog that is there now. An unchanged one stays open."""
-        if "catalog" in self.__dict__ and self._revision != file_revision(self.location.catalog_path):
-            self.__dict__.pop("browser", None)
-            self.__dict__.pop("catalog").close()
+        """Read what is there now. A catalog that no writer has replaced stays open."""
+        is_current = self._revision == file_revision(self.location.catalog_path)
+        self._close("ledger", "config", *(() if is_current else ("browser", "catalog")))
 
     def close(self) -> None:
-        for name in ("catalog", "ledger"):
-            if name in self.__dict__:
-                self.__dict__.pop(name).close()
+        self._close("ledger", "catalog")
+
+    def _close(self, *names: str) -> None:
+        """Forget what these properties have opened, so that the next use opens it again."""
+        for name in names:
+            opened = self.__dict__.pop(name, None)
+            if name in ("ledger", "catalog") and opened is not None:
+                opened.close()
 
     def __enter__(self) -> OpenDataset:
         return self

@@ -50,6 +50,7 @@ def recording(dataset: OpenDataset, command: str, arguments: Sequence[str], prog
     The record has the command line as typed, or `command` and `arguments` for a call from Python. Further runs of the
     same invocation continue the record. In a dataset that the user cannot write, nothing is recorded and nothing noted.
     """
+    dataset.refresh()  # another writer may have published since the catalog was opened, before the lock
     if not os.access(dataset.location.meta, os.W_OK):
         yield RunRecord(None)
         return
@@ -68,7 +69,6 @@ def recording(dataset: OpenDataset, command: str, arguments: Sequence[str], prog
 def _record_in_ledger(
     ledger: Ledger, dataset: OpenDataset, invocation: Invocation, progress: Progress
 ) -> Iterator[RunRecord]:
-    dataset.refresh()
     began: dict[str, Any] = {"process": process_identity(), "before": dataset.state()}
     try:
         run = ledger.begin_run(
