@@ -182,7 +182,9 @@ def test_finding_names_sample_part_field_cause_and_remedy(tmp_path: Path) -> Non
     report = checked(make(tmp_path, deep_tiff, "CaptioningSample", image="tif", caption="txt"))
     first = report.findings[0]
     assert (first.code, first.severity, first.key, first.part) == ("WDS171", "error", "000000", "tif")
-    assert first.message.startswith("field image: cannot decode part 'tif': an image of mode F has 32 bits")
+    assert first.message.startswith(
+        "field image: cannot decode part 'tif': an image of 32 bits per pixel (mode F) has no defined range"
+    )
     assert "use image_decode='pil'" in first.message
 
 

@@ -52,6 +52,7 @@ Kind = TypeVar("Kind")
 
 _BLOCK_SAMPLES = 1024  # whose places are looked up at once
 _PART_OF_ERROR = re.compile(r"part '([^']*)'")
+_QUANTIZED = ("quint8", "qint8", "qint32", "quint4x2", "quint2x4")
 _PLAIN_KIND_LENGTH = 3  # of the kind of a tensor: other tensors also have their layout, and their shape if it matters
 
 
@@ -319,8 +320,10 @@ def _stand_in_value(kind: Any) -> Any:
 
 
 def _dtype(name: str) -> torch.dtype:
-    found = getattr(torch, name, None)  # of a ledger that may come from a store
-    return found if isinstance(found, torch.dtype) else torch.float32
+    """The dtype of that name; float32 for a quantized one, which no function fills, and for an unknown one of a ledger
+    that may come from a store."""
+    found = getattr(torch, name, None)
+    return found if isinstance(found, torch.dtype) and name not in _QUANTIZED else torch.float32
 
 
 def _in_split(split: str) -> str:
