@@ -85,7 +85,7 @@ def missing_name_reason(module: str, name: str) -> str:
     try:
         with open_named(origin) as file:
             tree = ast.parse(read_whole(file, origin))
-    except (OSError, SyntaxError, ValueError, StorageError) as error:
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError, StorageError) as error:
         return f"cannot read the module {origin}: {error}"
     defined: set[str] = set()
     for node in ast.walk(tree):

@@ -54,6 +54,7 @@ def open_beneath(path: str, roots: Collection[str]) -> int:
     Raises PermissionDenied WDS409 if the path leads outside of them, StorageError WDS404 if it is not a regular file,
     and OSError. Costs one system call per folder below the root; with links, also one per folder of the whole path.
     """
+    check_name(path)
     root = find_root_above(path, roots)
     names = path[len(root) :].strip("/").split("/")
     try:
@@ -88,6 +89,7 @@ def open_named(path: str) -> BinaryIO:
 
     Raises StorageError WDS404 for pipes, sockets and devices, and OSError.
     """
+    check_name(path)
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError as error:
@@ -168,13 +170,13 @@ def find_root_above(path: str, roots: Collection[str]) -> str:
 
 def is_beneath(path: str, roots: Collection[str]) -> bool:
     """Whether a path, after resolving links, lies beneath `roots` or an allowed folder."""
-    return bool(_find_base(os.path.realpath(path), roots))
+    return bool(_find_base(_resolve(path), roots))
 
 
 def check_beneath(path: str, root: str) -> None:
     """Raise PermissionDenied WDS409 if the path leads outside of `root` and all allowed folders."""
     if not is_beneath(path, (root,)):
-        raise outside_error(path, os.path.realpath(path), (root,))
+        raise outside_error(path, _resolve(path), (root,))
 
 
 def check_store(reference: str, root: str, where: str) -> None:
@@ -186,7 +188,7 @@ def check_store(reference: str, root: str, where: str) -> None:
     target = normalize_root(reference.removeprefix("filesystem+").removeprefix("filesystem://"))
     if not is_url(target):
         if not is_beneath(target, (root,)):
-            error = outside_error(reference, os.path.realpath(target), (root,))
+            error = outside_error(reference, _resolve(target), (root,))
             error.where = where or error.where
             raise error
         return
@@ -220,6 +222,24 @@ def allow_path_hint(real: str) -> str:
 
 def _folder_to_allow(real: str) -> str:
     return redact_secrets(real) if is_url(real) or os.path.isdir(real) else os.path.dirname(real)
+
+
+def check_name(path: str) -> None:
+    """Raise FileNotFoundError for a path that no file can have, with NUL or half of a surrogate pair."""
+    try:
+        is_possible = b"\0" not in os.fsencode(path)
+    except UnicodeEncodeError:
+        is_possible = False
+    if not is_possible:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+
+
+def _resolve(path: str) -> str:
+    """The path without links; as it is if no file can have it."""
+    try:
+        return os.path.realpath(path)
+    except ValueError:
+        return path
 
 
 def _open_regular(base: str, names: list[str], path: str) -> int:

@@ -111,22 +111,21 @@ def _opened(location: DatasetLocation) -> Ledger:
 
 def _logged_run(row: Mapping[str, Any]) -> LoggedRun:
     details = row["details"]
-    process = details.get("process") or {}
-    findings = details.get("findings") or {}
+    process, findings = (_object(details, name) for name in ("process", "findings"))
     return LoggedRun(
         id=row["id"],
         command=row["command"],
-        argv=tuple(map(str, row["argv"])),
+        argv=tuple(map(str, row["argv"])) if isinstance(row["argv"], list) else (),
         started_at=row["started_at"],
         finished_at=row["finished_at"],
         seconds=_seconds(row["started_at"], row["finished_at"]),
         status=row["status"] or _outcome_without_end(process),
         version=row["version"],
         host=str(process.get("host", "")),
-        pid=process.get("pid"),
-        before=_state(details.get("before")),
-        after=_state(details.get("after")),
-        findings={str(code): int(count) for code, count in findings.items()},
+        pid=process["pid"] if isinstance(process.get("pid"), int) else None,
+        before=_state(_object(details, "before")),
+        after=_state(_object(details, "after")),
+        findings={str(code): count for code, count in findings.items() if isinstance(count, int)},
     )
 
 
@@ -135,8 +134,15 @@ def _outcome_without_end(process: Mapping[str, Any]) -> RunOutcome:
     return "unfinished" if lives is None else "running" if lives else "killed"
 
 
-def _state(stored: Mapping[str, int] | None) -> CatalogState | None:
-    return None if stored is None else CatalogState(**stored)
+def _object(details: Any, name: str) -> dict[str, Any]:
+    """An object in the details of a run; empty if it is missing or something else, as in a ledger of somebody else."""
+    found = details.get(name) if isinstance(details, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _state(stored: Mapping[str, Any]) -> CatalogState | None:
+    sizes = {name: stored.get(name) for name in ("generation", "shards", "samples")}
+    return CatalogState(**sizes) if all(isinstance(size, int) for size in sizes.values()) else None  # type: ignore[arg-type]
 
 
 def _seconds(begin: str, end: str | None) -> float | None:

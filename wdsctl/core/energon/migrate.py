@@ -138,13 +138,12 @@ def migrate_text(path: str, data: bytes) -> tuple[list[EnergonUse], str | None, 
     try:
         encoding, _ = tokenize.detect_encoding(BytesIO(data).readline)
         text = data.decode(encoding)
-        tree = ast.parse(data)
-    except (SyntaxError, UnicodeDecodeError, ValueError) as error:
+        scan = _Scan(path, text)
+        scan.visit(ast.parse(data))
+    except (SyntaxError, ValueError, LookupError, RecursionError, MemoryError) as error:
         line = getattr(error, "lineno", None) or 1
         hint = f"correct the file, as Python cannot parse it: {error}"
         return [EnergonUse(path, line, "hand", "the file", hint)], None, "utf-8"
-    scan = _Scan(path, text)
-    scan.visit(tree)
     uses = sorted(scan.uses, key=lambda use: use.line)
     return uses, _apply(text, scan.edits), encoding
 

@@ -46,7 +46,7 @@ from wdsctl.core.jobs import FoundResult, LocalProcesses, Stage, StageStopped, u
 from wdsctl.core.json_text import encode_with_rows
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.records import LazySequence
-from wdsctl.core.safe_open import ALLOW_PATH_VARIABLE
+from wdsctl.core.safe_open import ALLOW_PATH_VARIABLE, check_name
 from wdsctl.core.text import path_for_message, pluralize
 
 _SHOWN_UNITS = 3
@@ -191,6 +191,7 @@ def _working_folder(path: str) -> Iterator[None]:
     before = os.getcwd()
     try:
         with translate_os_errors(path, "read"):
+            check_name(path)
             os.chdir(path)
         yield
     finally:

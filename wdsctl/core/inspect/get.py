@@ -378,7 +378,9 @@ def _is_special(path: str) -> bool:
 def _read_chunks(storage: Storage, target: GetTarget, part: PartLocation) -> Iterator[bytes]:
     """Yield the bytes of a part. In a tar, reads the header before the part, too, and checks it."""
     sample = target.sample
-    has_header = is_tar_name(sample.shard) and sample.key != sample.shard and part.offset >= TAR_BLOCK_BYTES
+    has_header = is_tar_name(sample.shard)
+    if has_header and part.offset < TAR_BLOCK_BYTES:
+        raise _changed_shard_error(target, part)
     head_bytes = TAR_BLOCK_BYTES if has_header else 0
     for start in range(0, max(part.size, int(has_header)), GET_CHUNK_BYTES):
         size = head_bytes + min(GET_CHUNK_BYTES, part.size - start)
@@ -397,13 +399,17 @@ def _check_header(target: GetTarget, part: PartLocation, block: bytes) -> None:
     probe = Probe(part.offset - TAR_BLOCK_BYTES, f"{target.sample.key}.{part.name}".encode("utf-8", "surrogatepass"))
     # The size of a large part, and rarely of others, is in a pax header; its own header then has 0 or a part of it.
     if not probe.fits(block) or (part.size < _MAX_OCTAL_SIZE and parse_header(block).size not in (part.size, 0)):
-        raise StorageError(
-            f"the shard differs from the indexed one: no {escape_unprintable(f'{target.sample.key}.{part.name}')} of "
-            f"{pluralize(part.size, 'byte')} at byte {probe.offset:,}",
-            where=target.shard_path,
-            hint="restore the shard; if the change is intended, run `wdsctl index DATASET`",
-            code="WDS403",
-        )
+        raise _changed_shard_error(target, part)
+
+
+def _changed_shard_error(target: GetTarget, part: PartLocation) -> StorageError:
+    return StorageError(
+        f"the shard differs from the indexed one: no {escape_unprintable(f'{target.sample.key}.{part.name}')} of "
+        f"{pluralize(part.size, 'byte')} at byte {part.offset - TAR_BLOCK_BYTES:,}",
+        where=target.shard_path,
+        hint="restore the shard; if the change is intended, run `wdsctl index DATASET`",
+        code="WDS403",
+    )
 
 
 @contextmanager

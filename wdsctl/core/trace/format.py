@@ -244,8 +244,8 @@ def run_facts_from_json(data: bytes) -> RunFacts:
     content = read_json(data.decode("utf-8", "surrogateescape"))
     if content["version"] > TRACE_VERSION:
         raise NewerTraceError(f"it has version {content['version']}, but this wdsctl reads version {TRACE_VERSION}")
-    if content["world"] < 1:
-        raise ValueError
+    if not 1 <= content["world"] < _INT64_LIMIT:
+        raise ValueError("the number of ranks is impossible")
     facts = RunFacts(
         rank=content["rank"],
         world=content["world"],
