@@ -92,6 +92,6 @@ def test_rows_of_texts(text: str, expected: tuple[list[tuple[float, ...]], bool]
     assert rows_of_text(text) == expected
 
 
-def test_keys_that_say_something_else() -> None:
+def test_keys_that_name_something_else() -> None:
     assert all(map(is_other_key, ("time", "image_size", "targetSize", "colors", "box_ids")))
     assert not any(map(is_other_key, ("left_eye", "labels", "sized", "timeline")))
