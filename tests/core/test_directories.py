@@ -52,7 +52,6 @@ ALLOWED = {
 #: Modules that call `sqlite3.connect`, and for what.
 CONNECTS = {
     "core/sqlite_file.py": "the door",
-    "core/catalog/ledger_file.py": "in memory",
     "core/catalog/rows.py": "in memory",
     "core/export/energon.py": "Energon's index, a draft in a folder that is held",
     "core/views/sql_guard.py": "in memory",

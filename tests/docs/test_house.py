@@ -78,7 +78,7 @@ CONNECTIONS = {
     "index again": 7,
     "prepare raw with split": 15,
     "inspect": 2,
-    "validate": 2,
+    "validate": 3,  # one for the samples of each shard, in its process
     "split another set": 10,
     "split into 2 folds": 13,
     "prepare again": 12,

@@ -63,9 +63,9 @@ class BoundedResponse(ClientResponse):
         return await read_bounded(self.content.readany, self._limit(), str(self.url), stated)
 
     def _limit(self) -> int | None:
-        """Bytes of the requested range; None if the request has none."""
+        """Bytes of the requested range; None if the request has none, and for an error, whose text may be longer."""
         requested = _RANGE.fullmatch(self.request_info.headers.get("Range", ""))
-        if requested is None:
+        if requested is None or not self.ok:
             return None
         first, last = requested.groups()
         return int(last) - int(first) + 1 if first else int(last)
