@@ -104,8 +104,8 @@ def _send_without_end(handler: _Handler) -> None:
     handler.start(206 if "Range" in handler.headers or "x-ms-range" in handler.headers else 200)
     try:
         while handler.server.sent_mebibytes < 500:
+            handler.server.sent_mebibytes += 1  # before: a client may close within the first
             handler.wfile.write(MEBIBYTE)
-            handler.server.sent_mebibytes += 1
     except OSError:
         return
 
