@@ -19,7 +19,7 @@ LIMIT_FACTOR_VARIABLE = "WDSCTL_LIMIT_FACTOR"
 MAX_DOCUMENT_BYTES = 64 << 20  # a text that is parsed as a whole: YAML, JSON, Python
 MAX_INDEX_BYTES = 256 << 20  # a text with a line or an entry for each of many files or samples
 MAX_TABLE_BYTES = 1 << 30  # a table that wdsctl wrote for a command: results of units, units of a stage
-MAX_LINE_BYTES = 64 << 20  # of a file of lines, and of a row of it
+MAX_LINE_BYTES = 256 << 20  # of a file of lines, and of a row of it; reading one takes twice as much memory
 
 MIN_UNPACKED_BYTES = 256 << 20  # come out of any file, however small
 MAX_UNPACKED_RATIO = 1024  # bytes that come out of each byte of a larger file, piece by piece
@@ -66,7 +66,7 @@ def check_whole_size(size: int, path: str, limit: int = MAX_DOCUMENT_BYTES) -> N
 
 
 def iter_lines(file: BinaryIO, path: str) -> Iterator[bytes]:
-    """The lines of a file with their ends. Raises DatasetError WDS232 for a line of more than 64 MiB."""
+    """The lines of a file with their ends. Raises DatasetError WDS232 for a line of more than 256 MiB."""
     limit = scale_limit(MAX_LINE_BYTES)
     number = 0
     while line := file.readline(limit):

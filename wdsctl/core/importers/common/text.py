@@ -104,7 +104,7 @@ def iter_lines(
 ) -> Iterator[tuple[bytes, int, int]]:
     """Yield (line with its line end, offset of the next line, number of the next line). Skips a byte order mark.
 
-    Raises DatasetError WDS232 for a line of more than 64 MiB.
+    Raises DatasetError WDS232 for a line of more than 256 MiB.
     """
     is_utf16 = encoding in _UTF16_BOMS
     bom = _UTF16_BOMS.get(encoding, codecs.BOM_UTF8)
