@@ -24,7 +24,7 @@ def a_zip(files: Mapping[str, bytes], *, method: int = zipfile.ZIP_DEFLATED) -> 
     target = io.BytesIO()
     with zipfile.ZipFile(target, "w", method) as archive:
         for name, data in files.items():
-            archive.writestr(zipfile.ZipInfo(name, (2020, 2, 3, 4, 5, 6)), data)
+            archive.writestr(zipfile.ZipInfo(name, (2020, 2, 3, 4, 5, 6)), data, method)
     return target.getvalue()
 
 
@@ -108,9 +108,16 @@ def a_bomb() -> bytes:
     return bytes(data)
 
 
+def a_damaged_lzma_zip() -> bytes:
+    data = bytearray(a_zip({"a.txt": bytes(range(256)) * 40}, method=zipfile.ZIP_LZMA))
+    data[data.index(b"a.txt") + len("a.txt") + 4] = 0xFF  # the first property of the compression
+    return bytes(data)
+
+
 @pytest.mark.parametrize(
     ("data", "code", "words"),
     [
+        (a_damaged_lzma_zip(), "WDS233", "the zip cannot be read: Invalid or unsupported options"),
         (a_zip({"../x.jpg": JPEG}), "WDS240", "leads out of it"),
         (a_zip({"/x.jpg": JPEG}), "WDS240", "leads out of it"),
         (a_zip({"a\\..\\..\\x.jpg": JPEG}), "WDS240", "leads out of it"),

@@ -20,6 +20,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from lzma import LZMAError
 from typing import NamedTuple
 
 from wdsctl.core.dataset.location import shell_command
@@ -45,7 +46,7 @@ _FILE_BYTES = 4096  # counted for a file at least: its place on the disk
 _SPARE_BYTES = 256 << 20  # of the disk, which stay free
 _CHUNK_BYTES = 1 << 20
 _DRIVE = re.compile("[A-Za-z]:")
-_DAMAGE_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError)
+_DAMAGE_ERRORS = (zipfile.BadZipFile, zlib.error, LZMAError, EOFError, NotImplementedError, RuntimeError, ValueError)
 
 
 class _Counts(NamedTuple):

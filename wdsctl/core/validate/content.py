@@ -12,6 +12,7 @@ import zipfile
 import zlib
 from collections.abc import Callable
 from functools import partial
+from lzma import LZMAError
 
 from wdsctl.core.catalog.ledger_checks import LocatedFindingCollector, PartToCheck
 from wdsctl.core.checkpoint.torch_file import PICKLE_ERRORS, UnsupportedPickle, unpickle_safely
@@ -41,6 +42,7 @@ _ZIP_ERRORS = (
     struct.error,
     NotImplementedError,  # from zipfile, for a compression method that it does not support
     zlib.error,
+    LZMAError,
     RuntimeError,
 )
 _SIZE_LIMIT = f"at most {MAX_DECODABLE_BYTES:,} bytes are decoded"
