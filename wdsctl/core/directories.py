@@ -165,6 +165,12 @@ def _open_child(name: str, above: int, path: str, *, create: bool) -> int:
 def _folder_error(error: OSError, path: str, name: str = "", above: int | None = None) -> Exception:
     """Return an error with the whole path: `link_error` if the path is a link, else an OSError."""
     is_link = error.errno == errno.ELOOP
-    with suppress(OSError):
-        is_link = is_link or stat.S_ISLNK(os.stat(name or path, dir_fd=above, follow_symlinks=False).st_mode)
+    try:
+        mode = os.stat(name or path, dir_fd=above, follow_symlinks=False).st_mode
+        # What was no folder a moment ago and is one now was a link, which another process replaced.
+        is_link = is_link or stat.S_ISLNK(mode) or (error.errno == errno.ENOTDIR and stat.S_ISDIR(mode))
+    except FileNotFoundError:
+        is_link = is_link or error.errno == errno.ENOTDIR  # as above, but removed
+    except OSError:
+        pass  # `error` is what the caller needs to know
     return link_error(path) if is_link else OSError(error.errno, error.strerror, path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
@@ -84,8 +85,10 @@ def check_written_file(path: str, size_bytes: int | None = None) -> None:
 
     Another machine may have written the file to a disk of its own, which has the same path there.
     """
-    if os.path.isdir(path) or (os.path.isfile(path) and size_bytes in (None, os.path.getsize(path))):
-        return
+    with suppress(OSError):
+        found = os.stat(path)
+        if stat.S_ISDIR(found.st_mode) or (stat.S_ISREG(found.st_mode) and size_bytes in (None, found.st_size)):
+            return
     raise StorageError(
         "a unit has written this file, but this machine has none or another one at the path",
         where=path,
