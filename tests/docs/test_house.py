@@ -74,16 +74,16 @@ def test_check_finds_circles_of_imports(files: Mapping[str, str], circle: set[st
 
 #: SQLite connections of each journey. A command that opens a file again, or no longer, changes this table.
 CONNECTIONS = {
-    "index one tar": 6,
-    "index again": 7,
-    "prepare raw with split": 15,
+    "index one tar": 4,
+    "index again": 3,
+    "prepare raw with split": 5,
     "inspect": 2,
     "validate": 3,  # one for the samples of each shard, in its process
-    "split another set": 10,
-    "split into 2 folds": 13,
-    "prepare again": 12,
-    "index media": 4,
-    "index media again": 5,
+    "split another set": 4,
+    "split into 2 folds": 4,
+    "prepare again": 5,
+    "index media": 3,
+    "index media again": 3,
     "inspect media": 1,
 }
 

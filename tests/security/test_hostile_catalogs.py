@@ -19,12 +19,12 @@ from tests.core.dumps import catalog_of, query
 from tests.security.hostile import ATTACKS, journal_naming, make_tree_cyclic, schema_of, statements
 from wdsctl.core.catalog.consistency import find_repeated_keys
 from wdsctl.core.catalog.ledger import Ledger, read_views
-from wdsctl.core.catalog.ledger_checks import has_quarantine
 from wdsctl.core.catalog.read import Catalog, read_catalog_shards, read_current_split
 from wdsctl.core.catalog.stage import open_draft
 from wdsctl.core.errors import CatalogError, InputError, WdsctlError
-from wdsctl.core.index.index import index
+from wdsctl.core.index.index import has_quarantine, index
 from wdsctl.core.index.vacuum import catalog_vacuum
+from wdsctl.core.opened.handle import open_dataset
 from wdsctl.core.views.sql import sql
 
 pytestmark = pytest.mark.timeout(120)
@@ -125,7 +125,7 @@ def test_hostile_journal_deletes_no_other_file(root: str, tmp_path: Path, name: 
     victim.write_text("precious")
     path = catalog_of(root).with_name(name)
     readers: dict[str, tuple[Callable[[str], object], ...]] = {
-        "ledger.sqlite": (read_views, has_quarantine, _open_ledger),
+        "ledger.sqlite": (read_views, read_has_quarantine, _open_ledger),
         "catalog.sqlite": (read_catalog_shards, _read, _open_draft),
     }
     for read in readers[name]:
@@ -149,6 +149,11 @@ def test_journal_that_links_elsewhere_is_refused(root: str, tmp_path: Path) -> N
     with pytest.raises(InputError, match="the output folder contains a link"):
         read_views(str(path))
     assert not victim.exists()
+
+
+def read_has_quarantine(ledger: str) -> bool:
+    with open_dataset(os.path.dirname(os.path.dirname(ledger))) as dataset:
+        return has_quarantine(dataset)
 
 
 def _open_draft(path: str) -> None:
@@ -179,7 +184,7 @@ def test_hostile_ledger_is_refused_and_set_aside(root: str, name: str) -> None:
     with pytest.raises(CatalogError) as caught:
         read_views(str(path))
     assert caught.value.code == "WDS302"
-    assert has_quarantine(str(path))  # reading it then reports the reason
+    assert read_has_quarantine(str(path))  # reading it then reports the reason
     with Ledger.open(str(path)) as ledger:
         assert ledger.notes
         assert ledger.runs() == []

@@ -180,8 +180,8 @@ def run_prepare(command: PrepareCommand, output: Output) -> PrepareReport:
 
 def detect_sample_type(command: PrepareCommand, output: Output) -> Detection | None:
     """Detect the sample type from some samples; None if dataset.yaml, Energon or the source's format determines it."""
-    from wdsctl.core.dataset.location import locate
     from wdsctl.core.index.index import is_energon_imported
+    from wdsctl.core.opened.handle import open_dataset
     from wdsctl.core.prepare.preview import preview_sample_type
     from wdsctl.core.prepare.robots import FORM as ROBOT_FORM
     from wdsctl.core.prepare.source import recognise_form
@@ -191,8 +191,10 @@ def detect_sample_type(command: PrepareCommand, output: Output) -> Detection | N
     request, root = command.request, command.dest or command.source
     if request.index.dry_run or (_is_prepared(root, request.catalog) and not request.redetect):
         return None
-    if (is_url(root) or os.path.exists(root)) and not is_energon_imported(locate(root, request.catalog)):
-        return None
+    if is_url(root) or os.path.exists(root):
+        with open_dataset(root, request.catalog) as dataset:
+            if not is_energon_imported(dataset):
+                return None
     may_be_robot = command.dest is None and not request.index.selection
     if may_be_robot and recognise_form(command.source, None, request.from_format).name == ROBOT_FORM:
         return None

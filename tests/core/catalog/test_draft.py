@@ -11,13 +11,15 @@ from tests.build import a_dataset, a_scan, a_shard, samples, some_shards
 from tests.core.dumps import query
 from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.splits import SplitShard
-from wdsctl.core.catalog.stage import CatalogStage, open_draft
+from wdsctl.core.catalog.stage import open_draft
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.dataset.lock import hold_lock
 from wdsctl.core.errors import CatalogError
 from wdsctl.core.index.catalog_check import orphan_problems
 from wdsctl.core.index.index import index
 from wdsctl.core.offsets.read import ShardColumns
+from wdsctl.core.opened.handle import OpenDataset
+from wdsctl.core.opened.staging import CatalogStage
 from wdsctl.core.shards.list import ShardFile
 from wdsctl.core.split_rules.rule import SplitRule
 
@@ -204,8 +206,8 @@ def test_stage_is_not_published_without_lock(tmp_path: Path) -> None:
     index(location.root)
     before = Path(location.catalog_path).read_bytes()
 
-    with hold_lock(location.lock):
-        stage = CatalogStage(location)
+    with OpenDataset(location) as dataset, hold_lock(location.lock):
+        stage = CatalogStage(dataset)
         with stage.begin(from_scratch=True):
             os.unlink(location.lock)
         with pytest.raises(CatalogError, match="another process took the lock"):

@@ -10,12 +10,12 @@ from wdsctl.core.catalog.ledger_checks import (
     QuarantineEntry,
     add_to_quarantine,
     delete_quarantine_entries,
-    has_quarantine,
 )
 from wdsctl.core.catalog.read import has_splits, read_current_generation
 from wdsctl.core.dataset.location import DatasetLocation, locate
 from wdsctl.core.errors import CatalogError
-from wdsctl.core.index.index import index
+from wdsctl.core.index.index import has_quarantine, index
+from wdsctl.core.opened.handle import OpenDataset
 
 
 @pytest.fixture
@@ -32,19 +32,20 @@ def test_has_splits_is_true_after_split(place: DatasetLocation) -> None:
 
 
 def test_has_quarantine_is_true_until_release(place: DatasetLocation) -> None:
-    assert not has_quarantine(place.ledger_path)
+    assert not has_quarantine(OpenDataset(place))
     with Ledger.open(place.ledger_path) as ledger:
         add_to_quarantine(ledger, [QuarantineEntry(shard="a.tar", layout_hash="x", code="WDS102", run_id=1)])
-    assert has_quarantine(place.ledger_path)
+    with OpenDataset(place) as dataset:
+        assert has_quarantine(dataset)
     with Ledger.open(place.ledger_path) as ledger:
         delete_quarantine_entries(ledger)
-    assert not has_quarantine(place.ledger_path)
+    with OpenDataset(place) as dataset:
+        assert not has_quarantine(dataset)
 
 
 def test_has_quarantine_is_true_for_unreadable_ledger(place: DatasetLocation) -> None:
-    assert not has_quarantine(f"{place.ledger_path}-of-another-name")
     Path(place.ledger_path).write_bytes(b"no database" * 100)
-    assert has_quarantine(place.ledger_path)
+    assert has_quarantine(OpenDataset(place))
 
 
 @pytest.mark.parametrize(("content", "code"), [(None, "WDS301"), (b"no catalog", "WDS302")])

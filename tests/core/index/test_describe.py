@@ -10,6 +10,8 @@ from wdsctl.core.dataset.location import DatasetLocation, locate
 from wdsctl.core.errors import DatasetError
 from wdsctl.core.index.index import index
 from wdsctl.core.index.write_dataset_yaml import SampleTypeRequest, set_aside_broken_config, write_dataset_yaml
+from wdsctl.core.opened.handle import OpenDataset
+from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.split_rules.rule import SplitRule
 
 BROKEN = "sample_type: [\n"
@@ -18,6 +20,13 @@ BROKEN = "sample_type: [\n"
 def make_indexed_dataset(root: Path) -> DatasetLocation:
     index(some_shards(root, 10))
     return locate(str(root))
+
+
+def run_write_dataset_yaml(
+    place: DatasetLocation, request: SampleTypeRequest, progress: Progress = SILENT_PROGRESS
+) -> tuple[object, bool]:
+    with OpenDataset(place) as dataset:
+        return write_dataset_yaml(dataset, 1, request, progress)
 
 
 def test_broken_dataset_yaml_is_refused_without_sample_type_request(tmp_path: Path) -> None:
@@ -40,7 +49,7 @@ def test_broken_dataset_yaml_is_set_aside_and_new_one_gets_split(
     for n in (1, 2):
         Path(place.config_path).write_text(BROKEN)
         set_aside_broken_config(place, type_request, progress)
-        _, is_new = write_dataset_yaml(place, 1, type_request, progress)
+        _, is_new = run_write_dataset_yaml(place, type_request, progress)
 
         assert is_new
         assert Path(f"{place.config_path}.broken-{n}").read_text() == BROKEN
@@ -53,7 +62,7 @@ def test_existing_dataset_yaml_is_kept_without_sample_type_request(tmp_path: Pat
     Path(place.config_path).write_text("sample_type: CrudeSample  # mine\n")
     set_aside_broken_config(place, SampleTypeRequest(), RecordingProgress())
 
-    assert write_dataset_yaml(place, 1, SampleTypeRequest(), RecordingProgress()) == (None, False)
+    assert run_write_dataset_yaml(place, SampleTypeRequest()) == (None, False)
     assert Path(place.config_path).read_text() == "sample_type: CrudeSample  # mine\n"
 
 
@@ -61,7 +70,7 @@ def test_redetect_removes_sample_loader_and_part_filter(tmp_path: Path) -> None:
     place = make_indexed_dataset(tmp_path)
     Path(place.config_path).write_text("sample_type: TextSample\nsample_loader: a.py:f\npart_filter: [txt]\n")
 
-    write_dataset_yaml(place, 1, SampleTypeRequest(redetect=True), RecordingProgress())
+    run_write_dataset_yaml(place, SampleTypeRequest(redetect=True))
 
     assert load_config(place.config_path).sample_loader == ""
     assert load_config(place.config_path).part_filter == ()

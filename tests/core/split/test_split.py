@@ -13,6 +13,7 @@ from wdsctl.core.dataset.location import locate
 from wdsctl.core.dataset.lock import hold_lock
 from wdsctl.core.errors import CatalogError, DatasetError, InputError, UsageError
 from wdsctl.core.index.index import index
+from wdsctl.core.opened.handle import OpenDataset
 from wdsctl.core.split.split import SplitReport, ensure_split
 from wdsctl.core.split_rules.rule import SplitBy, SplitRule
 
@@ -208,8 +209,8 @@ def test_broken_dataset_yaml_stops_split_without_changes(tmp_path: Path) -> None
 def run_ensure_split(root: str, shares: dict[str, float] | None = None) -> tuple[bool, list[str]]:
     progress = RecordingProgress()
     place = locate(root)
-    with hold_lock(place.lock):
-        _, is_new = ensure_split(place, shares, "auto", 0, progress)
+    with OpenDataset(place) as dataset, hold_lock(place.lock):
+        _, is_new = ensure_split(dataset, shares, "auto", 0, progress)
     return is_new, progress.notes
 
 

@@ -8,12 +8,13 @@ from tests.core.split_sets import a_split_dataset, splits_of
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.catalog.ledger_checks import QuarantineEntry, add_to_quarantine, delete_quarantine_entries
 from wdsctl.core.catalog.read import Catalog
-from wdsctl.core.catalog.stage import stage_catalog
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.dataset.lock import hold_lock
 from wdsctl.core.index.index import index
 from wdsctl.core.index.request import IndexRequest
 from wdsctl.core.index.shards import index_shards
+from wdsctl.core.opened.handle import OpenDataset
+from wdsctl.core.opened.staging import stage_catalog
 from wdsctl.core.progress import SILENT_PROGRESS
 from wdsctl.core.split.reapply import ReapplyResult, reapply_splits
 from wdsctl.core.split.split import SplitRequest, split_dataset
@@ -37,8 +38,8 @@ def quarantine(root: str, *rows: tuple[str, int | None, str]) -> ReapplyResult:
 
 def reapply(root: str) -> ReapplyResult:
     place = locate(root)
-    with hold_lock(place.lock):
-        return reapply_splits(place, 1, SILENT_PROGRESS)
+    with OpenDataset(place) as dataset, hold_lock(place.lock):
+        return reapply_splits(dataset, 1, SILENT_PROGRESS)
 
 
 def test_quarantined_samples_are_in_no_split_until_released(tmp_path: Path) -> None:
@@ -113,7 +114,7 @@ def test_interrupted_index_leaves_new_shards_in_no_split(tmp_path: Path) -> None
     before = splits_of(root)
     some_shards(tmp_path, 2, first=6)
     place = locate(root)
-    with hold_lock(place.lock), stage_catalog(place) as stage:
+    with OpenDataset(place) as dataset, hold_lock(place.lock), stage_catalog(dataset) as stage:
         index_shards(stage, IndexRequest(), SILENT_PROGRESS)  # what an interrupted `index` may have published
     assert splits_of(root) == before
 

@@ -305,14 +305,14 @@ def command(
 
 def _with_detection(report: PrepareReport, prepared: wizard.PrepareCommand, catalog: str | None) -> PrepareReport:
     """The report with what detection finds, of a dataset that keeps its dataset.yaml. Reads a few samples."""
-    from wdsctl.core.dataset.location import locate
     from wdsctl.core.dataset.root_spec import parse_root_spec
     from wdsctl.core.index.write_dataset_yaml import detect_dataset_type
+    from wdsctl.core.opened.handle import open_dataset
 
     if not report.former_type or report.index is None or not report.index.samples or report.primary:
         return report
-    location = locate(prepared.dest or parse_root_spec(prepared.source).root, catalog)
-    return replace(report, detection=detect_dataset_type(location, report.index.generation))
+    with open_dataset(prepared.dest or parse_root_spec(prepared.source).root, catalog) as dataset:
+        return replace(report, detection=detect_dataset_type(dataset, report.index.generation))
 
 
 def _explain_partial_if_quiet(report: PrepareReport, output: Output) -> None:

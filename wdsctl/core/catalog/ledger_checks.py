@@ -16,7 +16,7 @@ from dataclasses import asdict, astuple, dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from wdsctl.core.catalog.ledger import Ledger
-from wdsctl.core.errors import CatalogError, Finding, PermissionDenied, Severity, StorageError
+from wdsctl.core.errors import Finding, Severity
 from wdsctl.core.json_text import read_json
 
 #: Which samples a check covered: all, or none if the shard could not be read.
@@ -234,15 +234,6 @@ def read_quarantine(ledger: Ledger) -> list[QuarantineEntry]:
         QuarantineEntry(shard=shard, layout_hash=layout_hash, position=position, key=key, code=code, run_id=run_id)
         for shard, layout_hash, position, key, code, run_id in rows
     ]
-
-
-def has_quarantine(path: str) -> bool:
-    """Whether samples are in quarantine; True if the ledger cannot be read, so that the next reader reports why."""
-    try:
-        with Ledger.open_for_views(path) as ledger:
-            return bool(ledger.rows("SELECT 1 FROM quarantine LIMIT 1"))
-    except (CatalogError, PermissionDenied, StorageError):
-        return True
 
 
 def add_to_quarantine(ledger: Ledger, entries: Iterable[QuarantineEntry]) -> int:

@@ -1,10 +1,4 @@
-"""Drafts of the next catalog: begun beside the published one, written by the steps of a command, and published once.
-
-`open_draft` is for one change: the draft begins as a copy, and replaces the published file when the block succeeds.
-`CatalogStage` is for several steps of one command. The first step drafts the catalog (`CatalogStage.begin`). The other
-steps find the draft at `CatalogStage.location`, and read and change it (`change_catalog`) like a published catalog. The
-published catalog stays valid until the end of the command.
-"""
+"""Drafts of the next catalog: begun beside the published one, and published as a whole."""
 
 from __future__ import annotations
 
@@ -12,9 +6,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
-from dataclasses import replace
-from functools import partial
+from contextlib import closing, contextmanager
 
 from wdsctl.core.catalog.database_file import (
     DATABASE_ERRORS,
@@ -32,91 +24,8 @@ from wdsctl.core.catalog.open_catalog import (
     damaged_catalog_error,
     find_value_problem,
 )
-from wdsctl.core.dataset.location import DatasetLocation
-from wdsctl.core.dataset.lock import check_lock_held
-from wdsctl.core.errors import StorageError, WdsctlError
-from wdsctl.core.files import MALFORMED_ERRORS, FileDraft, open_file_draft, open_own, remove_file, replace_atomically
-
-
-class CatalogStage:
-    """`location`: where the steps read and change the catalog. The caller holds the lock."""
-
-    def __init__(self, location: DatasetLocation) -> None:
-        self.location = location
-        self._file: FileDraft | None = None
-        self._open_files = ExitStack()
-        self._after: list[Callable[[], None]] = []
-
-    @contextmanager
-    def begin(self, *, from_scratch: bool = False) -> Iterator[CatalogDraft]:
-        """Begin the first draft, as `open_draft` does. If the block raises, nothing is staged."""
-        published = self.location.published_catalog
-        with ExitStack() as opened:
-            file = opened.enter_context(open_file_draft(published))
-            with write_draft(file.path, published, from_scratch=from_scratch) as draft:
-                yield draft
-            self._open_files = opened.pop_all()
-        self._file = file
-        self.location = replace(self.location, staged_catalog=file.path)
-
-    def after_publish(self, call: Callable[[], None]) -> None:
-        """Call `call` after the staged catalog is published, for example to remove the results of finished units."""
-        self._after.append(call)
-
-    def publish(self) -> None:
-        """Publish the staged catalog, if there is one. Raises StorageError, and what the lock raises if it is lost.
-
-        A draft that a step could not finish was removed (`change_catalog`): the published catalog stays.
-        """
-        file, self._file = self._file, None
-        after, self._after = self._after, []
-        self.location = replace(self.location, staged_catalog="")
-        with self._open_files:
-            if file is not None:
-                if not os.path.exists(file.path):
-                    return
-                check_lock_held(self.location.lock)
-                file.publish()
-        for call in after:
-            call()
-
-
-@contextmanager
-def stage_catalog(location: DatasetLocation) -> Iterator[CatalogStage]:
-    """Stage a catalog that several steps write, and publish it when the block ends.
-
-    The catalog is published even if the block ends by an error or Ctrl-C, as the finished steps are complete and took
-    long. If the process is killed, the published catalog stays, and the next run finds the units of the steps.
-    """
-    stage = CatalogStage(location)
-    try:
-        yield stage
-    except WdsctlError as error:
-        here = stage.location
-        error.where = error.where.replace(here.catalog_path, here.published_catalog)
-        raise
-    finally:
-        stage.publish()
-
-
-@contextmanager
-def change_catalog(location: DatasetLocation) -> Iterator[CatalogDraft]:
-    """Change the catalog of `location`. The caller holds the lock.
-
-    Changes a staged catalog in place, and removes it if the block raises. Changes a copy of a published catalog, and
-    publishes the copy, as `open_draft` does. Raises CatalogError WDS302 and WDS303, StorageError.
-    """
-    if not location.staged_catalog:
-        with open_draft(location.catalog_path, before_publish=partial(check_lock_held, location.lock)) as draft:
-            yield draft
-        return
-    try:
-        with write_draft(location.staged_catalog, location.published_catalog) as draft:
-            yield draft
-    except BaseException:  # Ctrl-C too: a half-changed stage must not be published later
-        remove_file(location.staged_catalog)
-        raise
-
+from wdsctl.core.errors import StorageError
+from wdsctl.core.files import MALFORMED_ERRORS, open_own, replace_atomically
 
 #: The settings of a draft. No journal and no syncs: if the run dies, the draft is deleted. The key index is sorted on
 #: disk, to bound memory; two threads halve the time.

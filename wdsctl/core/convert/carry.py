@@ -43,6 +43,7 @@ from wdsctl.core.index.columns import column_shard_digest, update_columns
 from wdsctl.core.index.request import ColumnRequest, read_column_or_finding
 from wdsctl.core.media.selection import AUTO
 from wdsctl.core.offsets.read import Offsets
+from wdsctl.core.opened.handle import OpenDataset
 from wdsctl.core.progress import Progress
 
 _NO_MEDIA_FACTS = "the column needs media facts, which the destination does not have"
@@ -291,7 +292,7 @@ def _check_parts_unchanged(spec: ColumnSpec, parts: tuple[str, ...] | None, requ
 
 
 def carry_columns(
-    location: DatasetLocation,
+    dataset: OpenDataset,
     generation: int,
     carried: Iterable[CarriedColumn],
     origins_of_shard: Callable[[str], SampleOrigins],
@@ -305,9 +306,9 @@ def carry_columns(
     Computes columns that do not read shards (`size:`, `media:`) from the catalog. The caller holds the lock.
     Memory: the values of the largest shard.
     """
+    location, catalog = dataset.location, dataset.catalog
     offsets = Offsets(location.offsets_path(generation))
-    with Catalog.open(location.catalog_path) as catalog:
-        rows, parts = {row.id: row for row in catalog.shards()}, {part.name for part in catalog.parts()}
+    rows, parts = {row.id: row for row in catalog.shards()}, {part.name for part in catalog.parts()}
     names, dropped, computed = [], [], dict[str, str]()
     for column in carried:
         spec = column.spec
@@ -325,7 +326,7 @@ def carry_columns(
         names.append(column.name)
     if names:  # also removes incomplete columns of a killed run
         update_columns(
-            location,
+            dataset,
             generation,
             ColumnRequest(functions=computed),
             workers=1,

@@ -18,7 +18,6 @@ import numpy as np
 
 from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.splits import SplitShard, sample_flags
-from wdsctl.core.catalog.stage import CatalogStage, change_catalog, stage_catalog
 from wdsctl.core.convert.carry import (
     CarryPlan,
     ColumnDropped,
@@ -50,6 +49,8 @@ from wdsctl.core.index.request import MediaRequest
 from wdsctl.core.index.write_dataset_yaml import SampleTypeRequest, write_dataset_yaml
 from wdsctl.core.media.selection import parse_media_selection
 from wdsctl.core.offsets.read import Offsets
+from wdsctl.core.opened.handle import OpenDataset
+from wdsctl.core.opened.staging import CatalogStage, change_catalog, stage_catalog
 from wdsctl.core.progress import Progress
 from wdsctl.core.samples.field_map import merge_field_maps, parse_field_map, validate_field_map
 from wdsctl.core.samples.field_path import FieldPath, PartAccess, parse_field_path
@@ -159,7 +160,7 @@ def written_origins(plan: PlanFile, unit: PlannedUnit, done: Mapping[int, UnitRe
 
 def _index_dataset(
     root: str,
-    dataset: ConvertedDataset,
+    converted: ConvertedDataset,
     written: _WrittenDataset,
     outer_location: DatasetLocation,
     progress: Progress,
@@ -172,41 +173,40 @@ def _index_dataset(
     findings: list[Finding] = []
     dropped: list[DroppedItem] = []
     media = 0
-    with lock:
+    with lock, OpenDataset(location) as dataset:
         index_request = IndexRequest(
             workers=written.request.workers,
             key="key" if written.is_jsonl else None,
             key_until=None if written.is_jsonl else FIRST_DOT,
             skip_key_checks=True,
         )
-        with stage_catalog(location) as stage:
+        with stage_catalog(dataset) as stage:
             report = index_staged(stage, index_request, progress)
             findings += report.findings
             progress.phase("finish")
             if not os.path.exists(location.config_path):
-                config = _destination_config(stage.location, written)
+                config = _destination_config(dataset, written)
                 if config is not None:
                     write_text(location.config_path, dump_config(config))
             if report.samples:
                 if written.request.finish:
                     base = DatasetConfig(subflavors=written.config.subflavors) if written.config else None
-                    write_dataset_yaml(stage.location, report.generation, SampleTypeRequest(), progress, base)
+                    write_dataset_yaml(dataset, report.generation, SampleTypeRequest(), progress, base)
                 about_sizes = write_drawn_on(stage.location, report.generation, "", is_new=written.is_new)[1]
                 findings += about_sizes if written.request.finish else ()  # otherwise `prepare` reports them
                 if written.request.carries_splits:
-                    _carry_splits(stage.location, report.generation, written)
+                    _carry_splits(dataset, report.generation, written)
                 if written.request.finish:
-                    ensure_split(stage.location, None, "auto", 0, progress)
+                    ensure_split(dataset, None, "auto", 0, progress)
                 media, found, dropped = _compute_media_facts(stage, root, written, progress)
                 findings += found
         if report.samples:
-            columns, lost = _carry_columns(location, report.generation, written, has_media=media > 0, progress=progress)
+            columns, lost = _carry_columns(dataset, report.generation, written, has_media=media > 0, progress=progress)
             dropped += written.carry_plan.dropped_items(location.display_path, written.stream, lost)
-            dataset = replace(dataset, columns=columns, media=media)
-        with Catalog.open(location.catalog_path) as catalog:
-            splits = {split.name: split.samples for split in catalog.splits()}
+            converted = replace(converted, columns=columns, media=media)
+        splits = {split.name: split.samples for split in dataset.catalog.splits()}
     sample_type = load_config(location.config_path).sample_type if os.path.exists(location.config_path) else ""
-    return replace(dataset, sample_type=sample_type, splits=splits), findings, dropped
+    return replace(converted, sample_type=sample_type, splits=splits), findings, dropped
 
 
 def common_config(opened: OpenSources, request: ConvertRequest) -> DatasetConfig | None:
@@ -297,7 +297,7 @@ def without_splits(config: DatasetConfig) -> DatasetConfig:
     )
 
 
-def _destination_config(location: DatasetLocation, written: _WrittenDataset) -> DatasetConfig | None:
+def _destination_config(dataset: OpenDataset, written: _WrittenDataset) -> DatasetConfig | None:
     """The sources' dataset.yaml with the new names of parts, without optional fields that no sample has; None if the
     sample type must be detected.
     """
@@ -306,8 +306,7 @@ def _destination_config(location: DatasetLocation, written: _WrittenDataset) -> 
         return DatasetConfig(subflavors=config.subflavors if config else {})
     if config is None:
         return None
-    with Catalog.open(location.catalog_path) as catalog:
-        parts = [part.name for part in catalog.parts()]
+    parts = [part.name for part in dataset.catalog.parts()]
     request = written.request
     renamed = {name: _rename_field_parts(source, request) for name, source in config.field_map.items()}
     part_filter = tuple(_destination_part_name(name, request) or "" for name in config.part_filter)
@@ -388,14 +387,13 @@ def _destination_part_name(name: str, request: ConvertRequest) -> str | None:
     return None if new_name is None else transcoded_name(new_name, request.image, request.audio)
 
 
-def _carry_splits(location: DatasetLocation, generation: int, written: _WrittenDataset) -> None:
+def _carry_splits(dataset: OpenDataset, generation: int, written: _WrittenDataset) -> None:
     """Copy the splits of every sample from its source, unless the destination has splits already."""
     if not written.split_names or written.stream == "media":
         return
-    with Catalog.open(location.catalog_path) as catalog:
-        shards = {shard.path: shard for shard in catalog.shards()}
-        if catalog.splits():
-            return
+    if dataset.catalog.splits():
+        return
+    shards = {shard.path: shard for shard in dataset.catalog.shards()}
     found: dict[int, list[SplitShard]] = {number: [] for number in range(len(written.split_names))}
     for unit in written.units:
         shard = shards.get(unit.name)
@@ -407,7 +405,7 @@ def _carry_splits(location: DatasetLocation, generation: int, written: _WrittenD
             if part.samples:
                 parts.append(part)
     splits = {name: found[number] for number, name in enumerate(written.split_names) if found[number]}
-    _write_splits(location, generation, splits)
+    _write_splits(dataset, generation, splits)
 
 
 def _compute_media_facts(
@@ -418,12 +416,11 @@ def _compute_media_facts(
     if settings is None or written.is_jsonl:
         return 0, [], []
     selection = parse_media_selection(settings.selection)
-    with Catalog.open(stage.location.catalog_path) as catalog:
-        names = [part.name for part in catalog.parts()]
+    names = [part.name for part in stage.dataset.catalog.parts()]
     if selection.globs or any(selection.guess_by_name(f".{name}") != "no" for name in names):
         media_request = MediaRequest(selection=settings.selection, keyframes=settings.keyframes)
         report, found = update_media(
-            stage.location, media_request, workers=request.workers, dry_run=False, progress=progress
+            stage.dataset, media_request, workers=request.workers, dry_run=False, progress=progress
         )
         stage.after_publish(partial(remove_tree, stage.location.media_work_folder))
         media = sum(report.counts.values()) if report is not None else 0
@@ -436,21 +433,20 @@ def _compute_media_facts(
 
 
 def _carry_columns(
-    location: DatasetLocation, generation: int, written: _WrittenDataset, *, has_media: bool, progress: Progress
+    dataset: OpenDataset, generation: int, written: _WrittenDataset, *, has_media: bool, progress: Progress
 ) -> tuple[tuple[str, ...], list[tuple[str, ColumnDropped]]]:
     """Copy columns; returns (names of the copied columns, dropped columns).
 
     Drops all columns if `index` found another number of samples in a shard.
     """
     units = {unit.name: unit for unit in written.units}
-    with Catalog.open(location.catalog_path) as catalog:
-        shards = catalog.shards()
+    shards = dataset.catalog.shards()
     carried = written.carry_plan.columns.get(written.stream, ())
     if any(each.path not in units or each.samples != written.done[units[each.path].id].samples for each in shards):
         reason = "the shards do not contain the samples that the conversion wrote"
         return (), [(column.name, ColumnDropped(reason, column.spec)) for column in carried]
     return carry_columns(
-        location,
+        dataset,
         generation,
         carried,
         lambda path: written.origins(units[path]),
@@ -459,14 +455,15 @@ def _carry_columns(
     )
 
 
-def _write_splits(location: DatasetLocation, generation: int, splits: Mapping[str, Sequence[SplitShard]]) -> None:
+def _write_splits(dataset: OpenDataset, generation: int, splits: Mapping[str, Sequence[SplitShard]]) -> None:
     """Write the split sets. Their rules name the samples: by shares, a rebuilt catalog could have other splits."""
     sets: dict[str, dict[str, Sequence[SplitShard]]] = {}
     for full_name, parts in splits.items():
         split_set, name = split_set_and_name(full_name)
         sets.setdefault(split_set, {})[name] = parts
+    location = dataset.location
     offsets = Offsets(location.offsets_path(generation))
-    with change_catalog(location) as draft:
+    with change_catalog(dataset) as draft:
         for split_set, parts_by_name in sets.items():
             draft.splits.begin_set(split_set, _rule_of_splits(location, offsets, parts_by_name))
             for name, parts in parts_by_name.items():

@@ -37,6 +37,7 @@ from wdsctl.core.importers.splits.shards import default_split_rule, split_findin
 from wdsctl.core.index.index import IndexRequest, index_locked
 from wdsctl.core.index.missing import check_links_inside
 from wdsctl.core.media.kinds import MEDIA_KINDS, part_kind
+from wdsctl.core.opened.handle import OpenDataset
 from wdsctl.core.progress import Progress
 from wdsctl.core.split.split import ensure_split
 from wdsctl.core.storage.source_files import forget_listings
@@ -65,10 +66,10 @@ def ensure_indexed(
         check_index_is_current(location, findings, progress)
         return location
     private = DatasetLocation(location.root, private_catalog, location.single_file)
-    with hold_lock(private.lock, wait=wait, note=progress.note):
-        report = index_locked(private, IndexRequest(workers=workers, missing="drop"), progress)
+    with OpenDataset(private) as dataset, hold_lock(private.lock, wait=wait, note=progress.note):
+        report = index_locked(dataset, IndexRequest(workers=workers, missing="drop"), progress)
         if report.samples:
-            findings += _split_unprepared(private, progress)
+            findings += _split_unprepared(dataset, progress)
     findings += report.findings
     if not report.samples and not any(found.code == "WDS113" for found in report.findings):
         raise InputError(
@@ -77,19 +78,20 @@ def ensure_indexed(
     return private
 
 
-def _split_unprepared(location: DatasetLocation, progress: Progress) -> list[Finding]:
+def _split_unprepared(dataset: OpenDataset, progress: Progress) -> list[Finding]:
     """Divide a dataset that nobody has prepared as `prepare` does, if names or a field tell splits."""
-    rule = default_split_rule(location, uses_field=True)
-    findings = split_findings_of_source(location)
+    rule = default_split_rule(dataset, uses_field=True)
+    findings = split_findings_of_source(dataset)
     if rule is None:
         return findings
-    split, _ = ensure_split(location, None, "auto", 0, progress, default=lambda: rule)
+    split, _ = ensure_split(dataset, None, "auto", 0, progress, default=lambda: rule)
     return [*split.findings, *findings]
 
 
 def check_index_is_current(location: DatasetLocation, findings: list[Finding], progress: Progress) -> None:
     """Raises DatasetError WDS344 if the shards differ from their catalog. Adds errors of the shards to `findings`."""
-    report = index_locked(location, IndexRequest(dry_run=True, missing="keep"), progress)
+    with OpenDataset(location) as dataset:
+        report = index_locked(dataset, IndexRequest(dry_run=True, missing="keep"), progress)
     findings += [found for found in report.findings if found.severity == "error"]
     for missing in (found for found in report.findings if found.code == "WDS306"):
         check_links_inside(location, [missing.shard])

@@ -15,7 +15,8 @@ from wdsctl.core.dataset.shard_names import describe_format, is_tar_name
 from wdsctl.core.errors import CatalogError, DatasetError, InputError, translate_os_errors
 from wdsctl.core.index.first_use import ensure_current_catalog
 from wdsctl.core.index.freshness import MAX_CHECKED_SHARDS, check_freshness
-from wdsctl.core.split.context import missing_set_error, read_split_shards, read_split_state
+from wdsctl.core.opened.handle import OpenDataset
+from wdsctl.core.split.context import missing_set_error, read_split_state
 from wdsctl.core.split.report import ShardSplits, read_shard_splits
 from wdsctl.core.text import pluralize
 from wdsctl.core.urls import is_url
@@ -94,12 +95,14 @@ def read_splits(source: ExportSource, split_set: str, target: str) -> ShardSplit
     DatasetError WDS217 for excluded samples that have no name of their own, CatalogError WDS305 for a newer catalog.
     """
     location = source.location
-    state = read_split_state(location)
-    if split_set not in state.rules:
-        raise missing_set_error(split_set, state, location.display_path)
-    splits = read_split_shards(location, split_set).values()
-    divided = [row.path for row in source.shards if sum(row.id in shards for shards in splits) > 1]
-    if divided:
+    with OpenDataset(location) as dataset:
+        state = read_split_state(dataset)
+        if split_set not in state.rules:
+            raise missing_set_error(split_set, state, location.display_path)
+        splits = dataset.catalog.split_reader.split_shards(split_set).values()
+        divided = [row.path for row in source.shards if sum(row.id in shards for shards in splits) > 1]
+        found = None if divided else read_shard_splits(dataset, split_set)
+    if found is None:
         raise DatasetError(
             f"{target} has splits of whole shards, but {pluralize(len(divided), 'shard')} of "
             f"{len(source.shards):,} {'has' if len(divided) == 1 else 'have'} samples in several splits, such as "
@@ -108,7 +111,6 @@ def read_splits(source: ExportSource, split_set: str, target: str) -> ShardSplit
             hint=f"write shards by split: {shell_command_at(location, 'convert', 'DEST', '--naming', 'hub')}",
             code="WDS256",
         )
-    found = read_shard_splits(location, split_set)
     check_catalog_stayed(source)  # the splits may be of shards that `source` does not have
     return found
 

@@ -15,13 +15,13 @@ from functools import partial
 from hashlib import blake2b
 from typing import NamedTuple
 
-from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.values import MISSING_STATUS, ShardRow
 from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.errors import CatalogError, PermissionDenied, StorageError, translate_os_errors
 from wdsctl.core.index.freshness import Changes
 from wdsctl.core.index.merge import offsets_files, scan_shards
 from wdsctl.core.offsets.write import rename_offsets_shards
+from wdsctl.core.opened.handle import OpenDataset
 from wdsctl.core.progress import Progress
 from wdsctl.core.shards.list import ShardFile
 from wdsctl.core.shards.scan_unit import ScanOptions, scan_file
@@ -85,7 +85,7 @@ def scan_in_process(
 
 
 def find_returned_shards(
-    location: DatasetLocation, changes: Changes, workers: int, progress: Progress, options: ScanOptions
+    dataset: OpenDataset, changes: Changes, workers: int, progress: Progress, options: ScanOptions
 ) -> dict[str, int]:
     """Path -> the id of an earlier shard, for changed shards that have its content again, as after a restore.
 
@@ -95,8 +95,7 @@ def find_returned_shards(
     """
     if not changes.changed:
         return {}
-    with Catalog.open(location.catalog_path) as catalog:
-        replaced = catalog.replaced_shards()
+    replaced = dataset.catalog.replaced_shards()
     earlier = {
         file.path: [row for row in replaced.get(file.path, ()) if row.size == file.size] for _, file in changes.changed
     }
@@ -104,7 +103,7 @@ def find_returned_shards(
     if not shards:
         return {}
     returned: dict[str, int] = {}
-    with closing(scan_shards(location, shards, workers, progress, options)) as found:
+    with closing(scan_shards(dataset.location, shards, workers, progress, options)) as found:
         for shard, scan in found:
             summary = summarize_scan(scan)
             same = next((row for row in earlier[shard.path] if is_unchanged(row, summary)), None)

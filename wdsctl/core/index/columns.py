@@ -70,6 +70,7 @@ from wdsctl.core.index.request import (
 from wdsctl.core.job_results import ResultFolder
 from wdsctl.core.jobs import UnitSize, make_executor, run_units
 from wdsctl.core.offsets.read import Offsets
+from wdsctl.core.opened.handle import OpenDataset
 from wdsctl.core.progress import Progress
 from wdsctl.core.storage.open import workers_for
 
@@ -106,7 +107,7 @@ class ColumnJob:
 
 
 def plan_columns(
-    location: DatasetLocation,
+    dataset: OpenDataset,
     generation: int,
     request: ColumnRequest,
     shards: Sequence[ShardRow],
@@ -118,6 +119,7 @@ def plan_columns(
 
     Columns of user functions that this run does not request are reported as current or outdated, never computed.
     """
+    location = dataset.location
     jobs, reports, findings = [], [], []
     kept = list_columns(location)
     named = digest_shards(offsets.shards)
@@ -136,8 +138,8 @@ def plan_columns(
         is_new = from_scratch and (text is not None or spec.is_built_in)
         media_digests: dict[int, bytes] | None = {}
         if spec.kind == "media":
-            with Catalog.open(location.catalog_path) as catalog:
-                media_digests = catalog.media_reader.shard_digests() if catalog.has_media_facts else None
+            catalog = dataset.catalog
+            media_digests = catalog.media_reader.shard_digests() if catalog.has_media_facts else None
         marks = [column_shard_digest(spec, source, row, (media_digests or {}).get(row.id, b"")) for row in shards]
         job = ColumnJob(
             name=name,
@@ -264,7 +266,7 @@ def compute_columns(
 
 
 def finish_column(
-    location: DatasetLocation,
+    dataset: OpenDataset,
     offsets: Offsets,
     shards: Sequence[ShardRow],
     job: ColumnJob,
@@ -274,6 +276,7 @@ def finish_column(
     """Write the column's file if every sample has a value; otherwise report the column as incomplete."""
     if job.current_facts is not None:
         return report_column(job.current_facts, "current")
+    location = dataset.location
     facts = ColumnFacts(
         name=job.name,
         function=job.spec.text,
@@ -288,30 +291,31 @@ def finish_column(
         return replace(none, generation=None, failed=failed, shards_read=job.shards_read)
     progress.phase("finish")
     path = column_path(location, job.name, job.generation)
-    written = write_column(path, facts, _pieces(location, offsets, shards, job))
+    written = write_column(path, facts, _pieces(dataset, offsets, shards, job))
     after_publication(location, partial(remove_tree, units_folder(location, job.name)))
     return replace(report_column(written, "made"), shards_read=job.shards_read)
 
 
 def _pieces(
-    location: DatasetLocation, offsets: Offsets, shards: Sequence[ShardRow], job: ColumnJob
+    dataset: OpenDataset, offsets: Offsets, shards: Sequence[ShardRow], job: ColumnJob
 ) -> Iterator[ColumnShard]:
     for i, row in enumerate(shards):
-        computed = _load_shard_values(location, offsets, row, job, i)
+        computed = _load_shard_values(dataset, offsets, row, job, i)
         yield ColumnShard(row.id, job.shard_digests[i], computed.failed_count, computed.values)
-    check_lock_held(location.lock)
+    check_lock_held(dataset.location.lock)
 
 
 def _load_shard_values(
-    location: DatasetLocation, offsets: Offsets, row: ShardRow, job: ColumnJob, shard_index: int
+    dataset: OpenDataset, offsets: Offsets, row: ShardRow, job: ColumnJob, shard_index: int
 ) -> ComputedValues:
     """The values of one shard: from the catalog or offsets, from an earlier column file, or from the unit's result.
 
     If the result of the unit is damaged, the values are computed again. Raises StorageError if that fails.
     """
+    location = dataset.location
     rows = slice(int(offsets.shard_row[shard_index]), int(offsets.shard_row[shard_index + 1]))
     if job.spec.kind == "media":
-        return _media_values(location, row, job.spec)
+        return _media_values(dataset.catalog, row, job.spec)
     if not job.spec.reads_shards or not row.samples:
         return ComputedValues(part_sizes(offsets, rows, job.spec.part_or_module), 0, ())
     if job.has_values(shard_index):
@@ -335,16 +339,15 @@ def _load_shard_values(
     return computed
 
 
-def _media_values(location: DatasetLocation, row: ShardRow, spec: ColumnSpec) -> ComputedValues:
+def _media_values(catalog: Catalog, row: ShardRow, spec: ColumnSpec) -> ComputedValues:
     """One media fact for all samples of a shard, from the catalog: of the first part that has it; 0 if none has."""
     values, has_fact = np.zeros(row.samples, np.int64), np.zeros(row.samples, bool)
-    with Catalog.open(location.catalog_path) as catalog:
-        for part in reversed(spec.parts):  # the first part is written last
-            found = catalog.media_reader.numbers(row.id, part, MEDIA_NUMBERS[spec.path[0]])
-            if found:
-                rows, numbers = np.array(found, np.int64).T
-                values[rows] = np.maximum(numbers, 0)
-                has_fact[rows] = True
+    for part in reversed(spec.parts):  # the first part is written last
+        found = catalog.media_reader.numbers(row.id, part, MEDIA_NUMBERS[spec.path[0]])
+        if found:
+            rows, numbers = np.array(found, np.int64).T
+            values[rows] = np.maximum(numbers, 0)
+            has_fact[rows] = True
     return ComputedValues(values, row.samples - int(has_fact.sum()), ())
 
 
@@ -412,7 +415,7 @@ def _check_origin(location: DatasetLocation, spec: ColumnSpec, request: ColumnRe
 
 
 def update_columns(
-    location: DatasetLocation,
+    dataset: OpenDataset,
     generation: int,
     request: ColumnRequest,
     *,
@@ -428,26 +431,27 @@ def update_columns(
     """
     if dry_run:
         return _dry_run_reports(request), []
+    location = dataset.location
     kept = list_columns(location)
     if not (kept or request.functions or request.drop):
         return [], []
     _remove_partial_columns(location)
     with _function_modules(location, request):
-        with Catalog.open(location.catalog_path) as catalog:
-            rows, parts = {row.id: row for row in catalog.shards()}, {part.name: part for part in catalog.parts()}
+        rows = {row.id: row for row in dataset.catalog.shards()}
+        parts = {part.name: part for part in dataset.catalog.parts()}
         for spec in map(parse_column_spec, request.functions.values()):
             check_spec_part(spec, list(parts))
-            check_media_indexed(location, spec)
+            check_media_indexed(dataset.catalog, spec)
         reports = [_drop_column(location, name) for name in request.drop]
         offsets = Offsets(location.offsets_path(generation))
         shards = [rows[shard.id] for shard in offsets.shards]
         jobs, reports_of_others, findings = plan_columns(
-            location, generation, request, shards, offsets, from_scratch=from_scratch
+            dataset, generation, request, shards, offsets, from_scratch=from_scratch
         )
         failed, found = compute_columns(location, offsets, shards, jobs, workers_for(location.root, workers), progress)
         reports += reports_of_others
         for job in jobs:
-            reports.append(finish_column(location, offsets, shards, job, failed.get(job.name, 0), progress))
+            reports.append(finish_column(dataset, offsets, shards, job, failed.get(job.name, 0), progress))
             if reports[-1].state == "made":
                 count = parts[job.spec.part_or_module].samples if job.spec.part_or_module in parts else 0
                 findings += _find_samples_without_value(reports[-1], job.spec, count)
@@ -455,17 +459,16 @@ def update_columns(
     return sorted(reports, key=lambda report: (report.name, report.state)), [*findings, *found]
 
 
-def check_media_indexed(location: DatasetLocation, spec: ColumnSpec) -> None:
+def check_media_indexed(catalog: Catalog, spec: ColumnSpec) -> None:
     """Raise UsageError WDS312 if a column is computed from media facts, and the catalog has none for any sample."""
     if spec.kind != "media":
         return
     [number] = spec.path
     parts = spec.part_or_module
-    with Catalog.open(location.catalog_path) as catalog:
-        has_facts = catalog.has_media_facts
-        settings = catalog.media_settings()
-        reader = catalog.media_reader
-        has_number = has_facts and any(reader.has_number(part, MEDIA_NUMBERS[number]) for part in spec.parts)
+    has_facts = catalog.has_media_facts
+    settings = catalog.media_settings()
+    reader = catalog.media_reader
+    has_number = has_facts and any(reader.has_number(part, MEDIA_NUMBERS[number]) for part in spec.parts)
     if has_facts and not has_number:
         raise UsageError(
             f"no part {parts!r} has the number {number!r} in the media facts of the catalog",

@@ -10,7 +10,6 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.dataset.config import DatasetConfig, load_config, read_config_text, update_all_split_sections
 from wdsctl.core.dataset.location import ENERGON_META_FOLDER, DatasetLocation, shell_command_at
 from wdsctl.core.dataset.shard_patterns import ShardPatterns, split_shard_and_key
@@ -21,6 +20,7 @@ from wdsctl.core.errors import DatasetError, Finding
 from wdsctl.core.files import write_text
 from wdsctl.core.index.request import IndexReport
 from wdsctl.core.index.write_dataset_yaml import NO_SAMPLE_TYPE_REQUEST, SampleTypeRequest, write_dataset_yaml
+from wdsctl.core.opened.handle import OpenDataset
 from wdsctl.core.progress import Progress
 from wdsctl.core.samples.detect import Detection
 from wdsctl.core.split.assign import assign_all
@@ -41,16 +41,16 @@ class EnergonImport:
     findings: tuple[Finding, ...]
 
 
-def import_after_index(location: DatasetLocation, report: IndexReport, workers: int, progress: Progress) -> IndexReport:
+def import_after_index(dataset: OpenDataset, report: IndexReport, workers: int, progress: Progress) -> IndexReport:
     """Import Energon's metadata after indexing. Returns the report with the findings of the import added."""
-    taken = import_energon_meta(location, report, workers, progress)
+    taken = import_energon_meta(dataset, report, workers, progress)
     if taken is None:
         return report
     return replace(report, findings=(*report.findings, *taken.findings), up_to_date=False)
 
 
 def import_energon_meta(
-    location: DatasetLocation,
+    dataset: OpenDataset,
     indexed: IndexReport,
     workers: int,
     progress: Progress,
@@ -67,7 +67,7 @@ def import_energon_meta(
     """
     if indexed.dry_run or not indexed.samples:
         return None
-    state = read_split_state(location)
+    location, state = dataset.location, read_split_state(dataset)
     has_rule = "" in state.rules or "" in state.new_rules
     is_described = os.path.exists(location.config_path)
     if has_rule and is_described:
@@ -77,7 +77,7 @@ def import_energon_meta(
         split = None if has_rule else meta.split("" if config is None else config.split_config)
         if config is None and split is None:
             return None
-        findings = () if is_described else _count_findings(meta, location)
+        findings = () if is_described else _count_findings(meta, dataset)
     base, descriptions = config or DatasetConfig(), _describe_config(config)
     if split is not None:  # the catalog has the splits from now on
         base = replace(base, split_config="")
@@ -86,15 +86,15 @@ def import_energon_meta(
     if split is not None:
         left_out = {finding.shard for finding in indexed.findings if finding.code == "WDS113"}
         base, split_descriptions = _with_splits(
-            location, base, split, state, workers, progress, left_out, with_splits=with_splits
+            dataset, base, split, state, workers, progress, left_out, with_splits=with_splits
         )
         descriptions += split_descriptions
     if is_described and split is not None:
         _write_rules(location, base.split, base.exclude)
     detection, _ = write_dataset_yaml(
-        location, indexed.generation, request, progress, base, base_has_type=config is not None
+        dataset, indexed.generation, request, progress, base, base_has_type=config is not None
     )
-    settled = reapply_splits(location, workers, progress, base.split, base.exclude)
+    settled = reapply_splits(dataset, workers, progress, base.split, base.exclude)
     if descriptions:
         source = JSONL_INDEX_SUFFIX if location.single_file else f"/{ENERGON_META_FOLDER}"
         progress.note(f"imported from {location.display_path}{source}: {', '.join(descriptions)}")
@@ -110,7 +110,7 @@ def _describe_config(config: DatasetConfig | None) -> list[str]:
 
 
 def _with_splits(
-    location: DatasetLocation,
+    dataset: OpenDataset,
     base: DatasetConfig,
     split: SplitYaml,
     state: SplitState,
@@ -124,9 +124,9 @@ def _with_splits(
 
     `compressed_paths`: compressed shards, which Energon may name, and which `index` has reported.
     """
-    with Catalog.open(location.catalog_path) as catalog:
-        rows, is_all = catalog.shards(), catalog.selection().is_all and not catalog.exclude_patterns()
-    context = open_split_context(location, workers, progress, keeps_results=True)
+    catalog = dataset.catalog
+    rows, is_all = catalog.shards(), catalog.selection().is_all and not catalog.exclude_patterns()
+    context = open_split_context(dataset, workers, progress, keeps_results=True)
     descriptions = []
     excludes = Excludes() if state.excludes else split.excludes
     if is_all:
@@ -136,7 +136,7 @@ def _with_splits(
     # Energon allows empty splits, and shards without a split.
     rule = replace(split.rule, rest=NO_SPLIT, allow_empty=True) if with_splits else None
     if rule is not None:
-        left = _check_disjoint(location, context, rule, split)
+        left = _check_disjoint(context, rule, split)
         none = f" ({pluralize(left, 'sample')} in none of them)" if left else ""
         descriptions.append(f"the splits {', '.join(rule.names)}{none}")
     if is_all:
@@ -165,15 +165,16 @@ def _check_shards_exist(paths: Collection[str], split: SplitYaml, excludes: Excl
     )
 
 
-def _check_disjoint(location: DatasetLocation, context: SplitContext, rule: SplitRule, split: SplitYaml) -> int:
+def _check_disjoint(context: SplitContext, rule: SplitRule, split: SplitYaml) -> int:
     """Raise DatasetError if a shard is in several splits. Returns the number of samples without a split."""
     assignment = assign_all(context, rule, {})
     if assignment.problems:
         raise DatasetError(
             assignment.problems[0].message,
             where=split.document.where("split_parts"),
-            hint=f"split the dataset differently, for example with {shell_command_at(location, 'split', '8,1,1')}; "
-            "or load single splits with split_config='split.yaml'",
+            hint="split the dataset differently, for example with "
+            f"{shell_command_at(context.location, 'split', '8,1,1')}; or load single splits with "
+            "split_config='split.yaml'",
             code=assignment.problems[0].code,
         )
     return context.samples - sum(part.samples for parts in assignment.split_shards.values() for part in parts.values())
@@ -201,7 +202,7 @@ def _write_rules(location: DatasetLocation, rule: SplitRule | None, excludes: Ex
         write_text(location.config_path, new)
 
 
-def _count_findings(meta: EnergonMeta, location: DatasetLocation) -> tuple[Finding, ...]:
+def _count_findings(meta: EnergonMeta, dataset: OpenDataset) -> tuple[Finding, ...]:
     """Compare Energon's sample counts with the catalog.
 
     Returns one finding each for shards with other counts, shards that the catalog lacks, and shards that Energon lacks.
@@ -212,8 +213,7 @@ def _count_findings(meta: EnergonMeta, location: DatasetLocation) -> tuple[Findi
         return (Finding(code=error.code, severity="warning", message=f"{error.message} ({error.where})"),)
     if counts is None:
         return ()
-    with Catalog.open(location.catalog_path) as catalog:
-        there = {row.path: row.samples for row in catalog.shards()}
+    there = {row.path: row.samples for row in dataset.catalog.shards()}
     found = []
     others = [path for path, count in counts.items() if there.get(path, count) != count]
     if others:

@@ -63,7 +63,7 @@ def index_on_first_use(
                     OpenDataset(location) as dataset,
                     recording(dataset, "index", [location.display_path], progress) as entry,
                 ):
-                    entry.findings += _index(location, progress, with_splits=with_splits)
+                    entry.findings += _index(dataset, progress, with_splits=with_splits)
     except CatalogError as error:
         if error.code != "WDS308":
             raise
@@ -86,18 +86,19 @@ def _is_ready(location: DatasetLocation, *, with_splits: bool) -> bool:
     return has_splits(location.catalog_path) if with_splits else os.path.exists(location.config_path)
 
 
-def _index(location: DatasetLocation, progress: Progress, *, with_splits: bool) -> list[Finding]:
-    from wdsctl.core.catalog.stage import stage_catalog
+def _index(dataset: OpenDataset, progress: Progress, *, with_splits: bool) -> list[Finding]:
     from wdsctl.core.index.energon import import_energon_meta
     from wdsctl.core.index.index import IndexRequest, index_staged
+    from wdsctl.core.opened.staging import stage_catalog
 
+    location = dataset.location
     progress.note(
         f"indexing the Energon dataset {location.display_path} into {location.meta}, only at its first use; "
         f"{shell_command_at(location, 'index')} does so in advance, with more processes"
     )
-    with stage_catalog(location) as stage:
+    with stage_catalog(dataset) as stage:
         report = index_staged(stage, IndexRequest(), progress)
-        taken = import_energon_meta(stage.location, report, 1, progress, with_splits=with_splits)
+        taken = import_energon_meta(dataset, report, 1, progress, with_splits=with_splits)
     findings = [*report.findings, *(taken.findings if taken is not None else ())]
     for finding in findings:
         if finding.severity != "note":
@@ -140,6 +141,6 @@ def _index_single_tar(location: DatasetLocation) -> None:
     from wdsctl.core.index.index import IndexRequest, index_locked
 
     make_folder(location.meta)
-    with hold_lock(location.lock, wait=_WAIT_SECONDS, note=lambda _: None):
+    with OpenDataset(location) as dataset, hold_lock(location.lock, wait=_WAIT_SECONDS, note=lambda _: None):
         # Reading a tar does not depend on its keys, so suspicious ones are left to `validate`.
-        index_locked(location, IndexRequest(missing="drop", skip_key_checks=True), SILENT_PROGRESS)
+        index_locked(dataset, IndexRequest(missing="drop", skip_key_checks=True), SILENT_PROGRESS)

@@ -14,10 +14,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from wdsctl.core.catalog.ledger_checks import has_quarantine
 from wdsctl.core.catalog.presence import check_not_incomplete, is_media_folder, media_folder_option_error
-from wdsctl.core.catalog.read import Catalog, has_splits
-from wdsctl.core.catalog.stage import CatalogStage, stage_catalog
 from wdsctl.core.dataset.location import (
     ENERGON_META_FOLDER,
     DatasetLocation,
@@ -54,6 +51,7 @@ from wdsctl.core.index.request import (
 from wdsctl.core.index.shards import check_has_shards, index_shards
 from wdsctl.core.invocation import describe_request
 from wdsctl.core.opened.handle import OpenDataset
+from wdsctl.core.opened.staging import CatalogStage, stage_catalog
 from wdsctl.core.opened.writing import writing
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.samples.naming import KeyRuleName
@@ -63,28 +61,28 @@ if TYPE_CHECKING:
     from wdsctl.core.index.media_folder import MediaFolderReport
 
 
-def check_follow_ups(location: DatasetLocation, request: IndexRequest) -> None:
+def check_follow_ups(dataset: OpenDataset, request: IndexRequest) -> None:
     """Check the requested columns and media before any work begins. Raises UsageError or InputError WDS310."""
     if request.columns.functions or request.columns.drop:
         from wdsctl.core.index.columns import check_column_request
 
-        check_column_request(location, request.columns)
+        check_column_request(dataset.location, request.columns)
     if request.media != MediaRequest():
         from wdsctl.core.index.media import check_media_request
 
-        check_media_request(location, request.media)
+        check_media_request(dataset, request.media)
 
 
 def update_media_if_needed(
-    location: DatasetLocation, request: IndexRequest, progress: Progress, *, has_unread_shards: bool = False
+    dataset: OpenDataset, request: IndexRequest, progress: Progress, *, has_unread_shards: bool = False
 ) -> tuple[MediaReport | None, list[Finding]]:
     """Call `update_media` if the request names media or the catalog has media facts."""
-    if request.media == MediaRequest() and not _has_media_facts(location, request):
+    if request.media == MediaRequest() and not _has_media_facts(dataset, request):
         return None, []
     from wdsctl.core.index.media import update_media
 
     return update_media(
-        location,
+        dataset,
         request.media,
         workers=request.workers,
         dry_run=request.dry_run,
@@ -93,13 +91,10 @@ def update_media_if_needed(
     )
 
 
-def _has_media_facts(location: DatasetLocation, request: IndexRequest) -> bool:
+def _has_media_facts(dataset: OpenDataset, request: IndexRequest) -> bool:
     """Whether the catalog has media facts. In a dry run of a rebuild, a damaged catalog counts as one without."""
     try:
-        if not os.path.exists(location.catalog_path):
-            return False
-        with Catalog.open(location.catalog_path) as catalog:
-            return catalog.has_media_facts
+        return os.path.exists(dataset.location.catalog_path) and dataset.catalog.has_media_facts
     except CatalogError as error:
         if request.dry_run and request.rebuild and error.code == "WDS302":
             return False
@@ -112,15 +107,15 @@ def has_columns(location: DatasetLocation, request: IndexRequest) -> bool:
 
 
 def update_columns_if_needed(
-    location: DatasetLocation, generation: int, request: IndexRequest, progress: Progress
+    dataset: OpenDataset, generation: int, request: IndexRequest, progress: Progress
 ) -> tuple[list[ColumnReport], list[Finding]]:
     """Call `update_columns` if the dataset has columns or the request names some."""
-    if not has_columns(location, request):
+    if not has_columns(dataset.location, request):
         return [], []
     from wdsctl.core.index.columns import update_columns
 
     return update_columns(
-        location,
+        dataset,
         generation,
         request.columns,
         workers=request.workers,
@@ -151,12 +146,13 @@ def lacking_field_findings(location: DatasetLocation, generation: int, request: 
         return ()
 
 
-def is_energon_imported(location: DatasetLocation) -> bool:
+def is_energon_imported(dataset: OpenDataset) -> bool:
     """Whether the Energon import (`wdsctl.core.index.energon`) has nothing to do.
 
     A quick check: the dataset has no Energon metadata, or it has both dataset.yaml and splits. False for every dataset
     at a URL that lacks one of these two, since looking for metadata there takes a request.
     """
+    location = dataset.location
     left = (
         f"{location.path}{JSONL_INDEX_SUFFIX}"
         if is_jsonl_name(location.single_file)
@@ -164,11 +160,20 @@ def is_energon_imported(location: DatasetLocation) -> bool:
     )
     if not (is_url(location.root) or os.path.exists(left)):
         return True
-    return os.path.exists(location.config_path) and has_splits(location.catalog_path)
+    return os.path.exists(location.config_path) and dataset.catalog.has_splits
+
+
+def has_quarantine(dataset: OpenDataset) -> bool:
+    """Whether samples are in quarantine; True if the ledger cannot be read, so that the next reader reports why."""
+    try:
+        ledger = dataset.recorder or dataset.ledger
+        return bool(ledger.rows("SELECT 1 FROM quarantine LIMIT 1"))
+    except (CatalogError, PermissionDenied, StorageError):
+        return True
 
 
 def reapply_splits_if_needed(
-    location: DatasetLocation, request: IndexRequest, progress: Progress
+    dataset: OpenDataset, request: IndexRequest, progress: Progress
 ) -> tuple[bool, tuple[Finding, ...]]:
     """Call `reapply_splits` if the dataset has splits, a dataset.yaml or samples in quarantine.
 
@@ -176,15 +181,11 @@ def reapply_splits_if_needed(
     """
     if request.dry_run:
         return False, ()
-    if not (
-        os.path.exists(location.config_path)
-        or has_splits(location.catalog_path)
-        or has_quarantine(location.ledger_path)
-    ):
+    if not (os.path.exists(dataset.location.config_path) or dataset.catalog.has_splits or has_quarantine(dataset)):
         return False, ()
     from wdsctl.core.split.reapply import reapply_splits
 
-    settled = reapply_splits(location, request.workers, progress)
+    settled = reapply_splits(dataset, request.workers, progress)
     return settled.is_changed, settled.findings
 
 
@@ -259,26 +260,27 @@ def index_dataset(
     request = replace(request, selection=spec.selection)
     _refuse_polylithic(spec.root)
     location = locate(spec.root, catalog, writing=True)
-    check_follow_ups(location, request)
-    if request.dry_run:
-        return index_locked(location, request, progress)
-    check_new_catalog(location, request.exclude or (), spec)
-    note_catalog_location(location, catalog, progress)
-    arguments = [redact_secrets(spec.root), *describe_request(request)]
-    with OpenDataset(location) as dataset, writing(dataset, "index", arguments, progress, wait=wait) as entry:
-        with stage_catalog(location) as stage:
-            report = index_staged(stage, request, progress)
-            if not is_energon_imported(stage.location):
-                from wdsctl.core.index.energon import import_after_index
+    with OpenDataset(location) as dataset:
+        check_follow_ups(dataset, request)
+        if request.dry_run:
+            return index_locked(dataset, request, progress)
+        check_new_catalog(location, request.exclude or (), spec)
+        note_catalog_location(location, catalog, progress)
+        arguments = [redact_secrets(spec.root), *describe_request(request)]
+        with writing(dataset, "index", arguments, progress, wait=wait) as entry:
+            with stage_catalog(dataset) as stage:
+                report = index_staged(stage, request, progress)
+                if not is_energon_imported(dataset):
+                    from wdsctl.core.index.energon import import_after_index
 
-                report = import_after_index(stage.location, report, request.workers, progress)
-        entry.findings += report.findings
-        return report
+                    report = import_after_index(dataset, report, request.workers, progress)
+            entry.findings += report.findings
+            return report
 
 
-def index_locked(location: DatasetLocation, request: IndexRequest, progress: Progress) -> IndexReport:
+def index_locked(dataset: OpenDataset, request: IndexRequest, progress: Progress) -> IndexReport:
     """Index and publish. The caller holds the lock, unless the request is a dry run."""
-    with stage_catalog(location) as stage:
+    with stage_catalog(dataset) as stage:
         return index_staged(stage, request, progress)
 
 
@@ -294,16 +296,15 @@ def index_staged(stage: CatalogStage, request: IndexRequest, progress: Progress)
     if not request.dry_run:
         stage.after_publish(partial(clean_up, stage.location, report.generation))
     unread = request.dry_run and (request.rebuild or report.added + report.changed > 0)
-    media, media_findings = update_media_if_needed(stage.location, request, progress, has_unread_shards=unread)
+    media, media_findings = update_media_if_needed(stage.dataset, request, progress, has_unread_shards=unread)
     if not request.dry_run:
         # Only after publishing: until then, an interrupted run resumes from the probed media in this folder.
         forget_media = partial(remove_tree, stage.location.media_work_folder)
         stage.after_publish(partial(after_publication, stage.location, forget_media))
     if has_columns(stage.location, request):
         stage.publish()
-    location = stage.location
-    columns, column_findings = update_columns_if_needed(location, report.generation, request, progress)
-    is_changed, split_findings = reapply_splits_if_needed(location, request, progress)
+    columns, column_findings = update_columns_if_needed(stage.dataset, report.generation, request, progress)
+    is_changed, split_findings = reapply_splits_if_needed(stage.dataset, request, progress)
     return replace(
         report,
         columns=tuple(columns),
@@ -313,7 +314,7 @@ def index_staged(stage: CatalogStage, request: IndexRequest, progress: Progress)
             *media_findings,
             *column_findings,
             *split_findings,
-            *lacking_field_findings(location, report.generation, request),
+            *lacking_field_findings(stage.location, report.generation, request),
         ),
         up_to_date=report.up_to_date
         and not is_changed

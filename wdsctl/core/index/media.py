@@ -9,8 +9,6 @@ from contextlib import closing
 from hashlib import blake2b
 
 from wdsctl.core.catalog.open_catalog import damaged_catalog_error
-from wdsctl.core.catalog.read import Catalog
-from wdsctl.core.catalog.stage import change_catalog
 from wdsctl.core.catalog.values import MISSING_STATUS, MediaSettings, ShardRow
 from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.errors import Finding, OptionConflict
@@ -26,6 +24,8 @@ from wdsctl.core.jobs import UnitSize, make_executor, run_units
 from wdsctl.core.media.kinds import part_kind
 from wdsctl.core.media.selection import parse_media_selection
 from wdsctl.core.offsets.read import Offsets
+from wdsctl.core.opened.handle import OpenDataset
+from wdsctl.core.opened.staging import change_catalog
 from wdsctl.core.progress import Progress
 from wdsctl.core.storage.open import workers_for
 
@@ -67,17 +67,16 @@ def resolve_media_settings(request: MediaRequest, before: MediaSettings | None) 
     return MediaSettings(selection.text, request.keyframes)
 
 
-def check_media_request(location: DatasetLocation, request: MediaRequest) -> None:
+def check_media_request(dataset: OpenDataset, request: MediaRequest) -> None:
     """Check the request before any work begins. Raises UsageError."""
     before = None
-    if request.keyframes and request.selection is None and os.path.exists(location.catalog_path):
-        with Catalog.open(location.catalog_path) as catalog:
-            before = catalog.media_settings()
+    if request.keyframes and request.selection is None and os.path.exists(dataset.location.catalog_path):
+        before = dataset.catalog.media_settings()
     resolve_media_settings(request, before)
 
 
 def update_media(
-    location: DatasetLocation,
+    dataset: OpenDataset,
     request: MediaRequest,
     *,
     workers: int,
@@ -93,24 +92,25 @@ def update_media(
     until then, a rerun needs the results in it. Cost: one or a few ranged reads per medium in new and changed shards,
     and a copy of the catalog if any fact changes.
     """
+    location = dataset.location
     if dry_run and not os.path.exists(location.catalog_path):
         requested = resolve_media_settings(request, None)
         return (_report_without_counts(requested, "would be made") if requested else None), []
-    with Catalog.open(location.catalog_path) as catalog:
-        before = catalog.media_settings()
-        settings = resolve_media_settings(request, before)
-        if before is None and settings is None:
-            return None, []
-        rows, generation = catalog.shards(), catalog.generation
-        digests = catalog.media_reader.shard_digests() if before is not None else {}
+    catalog = dataset.catalog
+    before = catalog.media_settings()
+    settings = resolve_media_settings(request, before)
+    if before is None and settings is None:
+        return None, []
+    rows, generation = catalog.shards(), catalog.generation
+    digests = catalog.media_reader.shard_digests() if before is not None else {}
     if settings is None:
         drop = _report_without_counts(before, "would be dropped") if dry_run and before else None
-        return (drop or (_drop_media(location, before) if before else None)), []
+        return (drop or (_drop_media(dataset, before) if before else None)), []
     outdated = [row for row in rows if row.samples and digests.get(row.id) != media_shard_digest(row, settings)]
     missing = [row.id for row in outdated if row.status == MISSING_STATUS]
     present = [row for row in outdated if row.status != MISSING_STATUS]
     if not present and settings == before and not has_unread_shards:
-        report = report_media(location, "incomplete" if missing else "current")
+        report = report_media(dataset, "incomplete" if missing else "current")
         # Said again to the command that names the selection, and not to those that only take it from the catalog.
         return report, no_media_findings(location.display_path, report) if request.selection is not None else []
     if dry_run:
@@ -118,9 +118,9 @@ def update_media(
     units = _units(location, generation, settings, present)
     failures = _probe(location, present, units, workers_for(location.root, workers), progress)
     progress.phase("finish")
-    findings = _publish(location, settings, present, units, {*missing, *failures})
+    findings = _publish(dataset, settings, present, units, {*missing, *failures})
     state: MediaState = "incomplete" if failures or missing else "made"
-    report = report_media(location, state, shards_read=len(units) - len(failures))
+    report = report_media(dataset, state, shards_read=len(units) - len(failures))
     return report, [*failures.values(), *findings, *no_media_findings(location.display_path, report)]
 
 
@@ -174,7 +174,7 @@ def _probe(
 
 
 def _publish(
-    location: DatasetLocation,
+    dataset: OpenDataset,
     settings: MediaSettings,
     rows: Sequence[ShardRow],
     units: Sequence[MediaShardUnit],
@@ -185,8 +185,8 @@ def _publish(
     `unread_ids`: shards that could not be read. Their stored facts are of older content or settings, and are removed.
     """
     findings: list[Finding] = []
-    results = shard_results(location.media_work_folder)
-    with change_catalog(location) as draft:
+    results = shard_results(dataset.location.media_work_folder)
+    with change_catalog(dataset) as draft:
         draft.media_settings = settings
         for shard_id in unread_ids:
             draft.media.remove_shard(shard_id)
@@ -204,20 +204,19 @@ def media_shard_digest(row: ShardRow, settings: MediaSettings) -> bytes:
     return blake2b(facts.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES).digest()
 
 
-def _drop_media(location: DatasetLocation, before: MediaSettings) -> MediaReport:
+def _drop_media(dataset: OpenDataset, before: MediaSettings) -> MediaReport:
     """Remove all media facts from the catalog."""
-    with change_catalog(location) as draft:
+    with change_catalog(dataset) as draft:
         draft.media_settings = None
         draft.media.clear()
     return _report_without_counts(before, "dropped")
 
 
-def report_media(location: DatasetLocation, state: MediaState, *, shards_read: int = 0) -> MediaReport:
+def report_media(dataset: OpenDataset, state: MediaState, *, shards_read: int = 0) -> MediaReport:
     """Report the media facts in the catalog. Raises CatalogError WDS302 if the catalog has no media settings."""
-    with Catalog.open(location.catalog_path) as catalog:
-        report = media_report(catalog, state, read=shards_read)
+    report = media_report(dataset.catalog, state, read=shards_read)
     if report is None:
-        raise damaged_catalog_error(location.catalog_path, "the media settings are missing")
+        raise damaged_catalog_error(dataset.location.catalog_path, "the media settings are missing")
     return report
 
 

@@ -12,8 +12,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 
-from wdsctl.core.catalog.read import Catalog
-from wdsctl.core.catalog.stage import change_catalog
 from wdsctl.core.catalog.values import MEDIA_FOLDER_KIND, MediaSettings
 from wdsctl.core.dataset.location import DatasetLocation, locate, note_catalog_location
 from wdsctl.core.dataset.lock import after_publication
@@ -30,6 +28,7 @@ from wdsctl.core.invocation import describe_request
 from wdsctl.core.jobs import UnitSize, make_executor, run_units
 from wdsctl.core.media.selection import AUTO, parse_media_selection
 from wdsctl.core.opened.handle import OpenDataset
+from wdsctl.core.opened.staging import change_catalog
 from wdsctl.core.opened.writing import writing
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.shards.list import ShardFile, list_files
@@ -84,7 +83,8 @@ def index_media_folder(
             hint="omit --drop-media",
         )
     if dry_run:
-        return _index(location, request, exclude, 1, rebuild=rebuild, dry_run=True, progress=progress)
+        with OpenDataset(location) as dataset:
+            return _index(dataset, request, exclude, 1, rebuild=rebuild, dry_run=True, progress=progress)
     if not os.path.exists(location.catalog_path):
         # Raises for a folder without media, before `index` creates a catalog in it.
         _list_media_files(location, _folder_settings(request, None), exclude)
@@ -93,13 +93,13 @@ def index_media_folder(
         OpenDataset(location) as dataset,
         writing(dataset, "index", [redact_secrets(root), *describe_request(request)], progress, wait=wait) as entry,
     ):
-        report = _index(location, request, exclude, workers, rebuild=rebuild, dry_run=False, progress=progress)
+        report = _index(dataset, request, exclude, workers, rebuild=rebuild, dry_run=False, progress=progress)
         entry.findings += report.findings
         return report
 
 
 def _index(
-    location: DatasetLocation,
+    dataset: OpenDataset,
     request: MediaRequest,
     exclude: Sequence[str],
     workers: int,
@@ -108,6 +108,7 @@ def _index(
     dry_run: bool,
     progress: Progress,
 ) -> MediaFolderReport:
+    location = dataset.location
     started = time.monotonic()
     progress.phase("list")
     known: dict[str, ShardFile] = {}
@@ -115,10 +116,10 @@ def _index(
     exclude_before: tuple[str, ...] = ()
     generation = 0
     if os.path.exists(location.catalog_path):
-        with Catalog.open(location.catalog_path) as catalog:
-            known = {file.path: file for file in catalog.media_reader.files()}
-            settings_before, exclude_before = catalog.media_settings(), catalog.exclude_patterns()
-            generation = catalog.generation
+        catalog = dataset.catalog
+        known = {file.path: file for file in catalog.media_reader.files()}
+        settings_before, exclude_before = catalog.media_settings(), catalog.exclude_patterns()
+        generation = catalog.generation
     settings = _folder_settings(request, settings_before)
     exclude = tuple(filter(None, exclude)) if exclude else exclude_before
     files, findings = _list_media_files(location, settings, exclude)
@@ -131,7 +132,7 @@ def _index(
         generation += 1
         units = _probe(location, settings, to_probe, workers, progress)
         progress.phase("finish")
-        found = _publish(location, settings, exclude, units, removed, generation, from_scratch=from_scratch)
+        found = _publish(dataset, settings, exclude, units, removed, generation, from_scratch=from_scratch)
         is_complete = not findings_at_least(found, "error")
         findings += found
     state: MediaState = (
@@ -140,7 +141,7 @@ def _index(
     if state == "would be made":
         media = MediaReport(selection=settings.selection, keyframes=settings.keyframes, state=state)
     else:
-        media = report_media(location, state, shards_read=len(to_probe))
+        media = report_media(dataset, state, shards_read=len(to_probe))
     is_remembered = state == "current" and request.selection is None
     unmatched = [] if is_remembered else no_media_findings(location.display_path, media)
     return MediaFolderReport(
@@ -212,7 +213,7 @@ def _probe(
 
 
 def _publish(
-    location: DatasetLocation,
+    dataset: OpenDataset,
     settings: MediaSettings,
     exclude: Sequence[str],
     units: Sequence[MediaFilesUnit],
@@ -222,9 +223,10 @@ def _publish(
     from_scratch: bool,
 ) -> list[Finding]:
     """Write the next catalog. It leaves out files that could not be read, so that the next run tries them again."""
+    location = dataset.location
     findings: list[Finding] = []
     results = files_results(location.media_work_folder)
-    with change_catalog(location) as draft:
+    with change_catalog(dataset) as draft:
         draft.kind, draft.media_settings, draft.generation = MEDIA_FOLDER_KIND, settings, generation
         draft.exclude = tuple(exclude)
         if from_scratch:

@@ -6,8 +6,8 @@ import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from wdsctl.core.catalog.open_catalog import check_catalog_file
 from wdsctl.core.catalog.presence import no_shards_error, only_compressed_error
+from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.values import MISSING_STATUS, MediaSettings, ShardRow, SplitMembership
 from wdsctl.core.dataset.location import DatasetLocation, shell_command_at
 from wdsctl.core.dataset.root_spec import ALL_SHARDS, ShardSelection
@@ -16,6 +16,7 @@ from wdsctl.core.errors import CatalogError, Finding, InputError
 from wdsctl.core.index.freshness import vanished_finding
 from wdsctl.core.index.merge import last_offsets_generation
 from wdsctl.core.index.request import IndexRequest
+from wdsctl.core.opened.handle import OpenDataset
 from wdsctl.core.safe_open import check_beneath
 from wdsctl.core.shards.list import ShardListing
 from wdsctl.core.split_rules.rule import SplitRule
@@ -145,15 +146,15 @@ class CatalogSnapshot:
     split_facts: Mapping[str, str] = field(default_factory=dict)  # split rules and excludes, as the catalog stores them
 
 
-def read_snapshot(location: DatasetLocation, *, rebuild: bool) -> CatalogSnapshot:
+def read_snapshot(dataset: OpenDataset, *, rebuild: bool) -> CatalogSnapshot:
     """Read the published catalog. Raises CatalogError.
 
     Without a catalog, or for a rebuild of a damaged one, the snapshot has no rows, and its split rule is that of
     dataset.yaml.
     """
+    location = dataset.location
     try:
-        check_catalog_file(location.catalog_path)
-        return _read(location, rebuild=rebuild)
+        return _read(dataset.catalog, rebuild=rebuild)
     except CatalogError as error:
         is_damaged = error.code == "WDS302"
         if error.code == "WDS301" or (rebuild and is_damaged):
@@ -163,27 +164,24 @@ def read_snapshot(location: DatasetLocation, *, rebuild: bool) -> CatalogSnapsho
         raise
 
 
-def _read(location: DatasetLocation, *, rebuild: bool) -> CatalogSnapshot:
-    from wdsctl.core.catalog.read import Catalog
-
-    with Catalog.open(location.catalog_path) as catalog:
-        rows = catalog.shards()
-        return CatalogSnapshot(
-            rows=rows,
-            rule=catalog.default_split_rule(),
-            split_facts=catalog.split_reader.facts(),
-            generation=catalog.generation,
-            last_shard_id=catalog.last_shard_id,
-            exclude=catalog.exclude_patterns(),
-            media=catalog.media_settings(),
-            held_by_path=catalog.split_membership([row.id for row in rows]) if rebuild else {},
-            held_by_gone_path=catalog.removed_shard_membership(),
-            key=catalog.key_field,
-            key_until=catalog.key_until,
-            selection=catalog.selection(),
-            has_sample_rows=catalog.has_sample_rows,
-            is_hashed=catalog.is_hashed,
-        )
+def _read(catalog: Catalog, *, rebuild: bool) -> CatalogSnapshot:
+    rows = catalog.shards()
+    return CatalogSnapshot(
+        rows=rows,
+        rule=catalog.default_split_rule(),
+        split_facts=catalog.split_reader.facts(),
+        generation=catalog.generation,
+        last_shard_id=catalog.last_shard_id,
+        exclude=catalog.exclude_patterns(),
+        media=catalog.media_settings(),
+        held_by_path=catalog.split_membership([row.id for row in rows]) if rebuild else {},
+        held_by_gone_path=catalog.removed_shard_membership(),
+        key=catalog.key_field,
+        key_until=catalog.key_until,
+        selection=catalog.selection(),
+        has_sample_rows=catalog.has_sample_rows,
+        is_hashed=catalog.is_hashed,
+    )
 
 
 def damaged_shard_findings(location: DatasetLocation, rows: Sequence[ShardRow]) -> list[Finding]:

@@ -11,7 +11,6 @@ from itertools import chain
 
 from wdsctl.core.catalog.draft import CatalogDraft
 from wdsctl.core.catalog.presence import no_samples_findings
-from wdsctl.core.catalog.stage import CatalogStage
 from wdsctl.core.catalog.values import MISSING_STATUS, ShardRow
 from wdsctl.core.dataset.location import DatasetLocation, shell_command
 from wdsctl.core.dataset.root_spec import ALL_SHARDS, ShardSelection
@@ -46,6 +45,8 @@ from wdsctl.core.index.missing import (
 )
 from wdsctl.core.index.request import IndexReport, IndexRequest, ShardRename
 from wdsctl.core.offsets.read import Offsets
+from wdsctl.core.opened.handle import OpenDataset
+from wdsctl.core.opened.staging import CatalogStage
 from wdsctl.core.progress import Progress
 from wdsctl.core.shards.in_place.errors import UNSUPPORTED_CODE
 from wdsctl.core.shards.in_place.kinds import IN_PLACE_FORMATS
@@ -161,7 +162,7 @@ def index_shards(stage: CatalogStage, request: IndexRequest, progress: Progress)
     started = time.monotonic()
     request = replace(request, workers=workers_for(location.root, request.workers))
     progress.phase("list")
-    snapshot = read_snapshot(location, rebuild=request.rebuild)
+    snapshot = read_snapshot(stage.dataset, rebuild=request.rebuild)
     if snapshot.has_sample_rows is None and snapshot.rule is not None:
         _note_counted_rule(snapshot.rule, progress)
     settings = CatalogSettings(
@@ -200,8 +201,8 @@ def index_shards(stage: CatalogStage, request: IndexRequest, progress: Progress)
     if request.rebuild:
         changes = replace(changes, added=listing.shards, changed=(), same=(), touched=changes.vanished)
     if not request.dry_run:
-        ids |= find_returned_shards(location, changes, request.workers, progress, settings.scan)
-    plan = _plan_merge(location, snapshot, changes, ids, request, settings)
+        ids |= find_returned_shards(stage.dataset, changes, request.workers, progress, settings.scan)
+    plan = _plan_merge(stage.dataset, snapshot, changes, ids, request, settings)
     current = (
         not plan.is_new_generation
         and settings.matches(snapshot)
@@ -397,7 +398,7 @@ def _add_rows(
 
 
 def _plan_merge(
-    location: DatasetLocation,
+    dataset: OpenDataset,
     snapshot: CatalogSnapshot,
     changes: Changes,
     known_ids: Mapping[str, int],
@@ -409,10 +410,7 @@ def _plan_merge(
     removed = (*changes.excluded, *(() if keep else changes.vanished))
     held = snapshot.held_by_path
     if changes.changed:
-        from wdsctl.core.catalog.read import Catalog
-
-        with Catalog.open(location.catalog_path) as catalog:
-            held = catalog.split_membership([row.id for row, _ in changes.changed])
+        held = dataset.catalog.split_membership([row.id for row, _ in changes.changed])
     if changes.renamed and request.rebuild:
         names = {was.path: now.path for was, now in changes.renamed}
         held = {names.get(path, path): samples for path, samples in held.items()}

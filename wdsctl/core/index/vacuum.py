@@ -10,8 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from wdsctl.core.catalog.open_catalog import check_catalog_file
-from wdsctl.core.catalog.read import Catalog
-from wdsctl.core.catalog.stage import change_catalog
 from wdsctl.core.dataset.location import DatasetLocation, locate
 from wdsctl.core.errors import PermissionDenied, UsageError, translate_os_errors
 from wdsctl.core.files import remove_file
@@ -19,6 +17,7 @@ from wdsctl.core.index.first_use import ensure_catalog_exists
 from wdsctl.core.index.merge import KEPT_GENERATIONS
 from wdsctl.core.joins.index import STALE_DRAFT_SECONDS
 from wdsctl.core.opened.handle import OpenDataset
+from wdsctl.core.opened.staging import change_catalog
 from wdsctl.core.opened.writing import writing
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.urls import redact_secrets
@@ -133,7 +132,8 @@ def catalog_vacuum(
     ensure_catalog_exists(location)
     check_catalog_file(location.catalog_path)
     if dry_run:
-        return _vacuum(location, generations, damaged, progress, dry_run=True)
+        with OpenDataset(location) as dataset:
+            return _vacuum(dataset, generations, damaged, progress, dry_run=True)
     if not os.access(location.meta, os.W_OK):
         raise PermissionDenied(
             "the catalog is not writable", where=location.meta, hint="ask the owner of the dataset for write permission"
@@ -142,14 +142,14 @@ def catalog_vacuum(
         OpenDataset(location) as dataset,
         writing(dataset, "catalog vacuum", [redact_secrets(root)], progress, wait=wait),
     ):
-        return _vacuum(location, generations, damaged, progress, dry_run=False)
+        return _vacuum(dataset, generations, damaged, progress, dry_run=False)
 
 
 def _vacuum(
-    location: DatasetLocation, generations: int, remove_damaged: bool, progress: Progress, *, dry_run: bool
+    dataset: OpenDataset, generations: int, remove_damaged: bool, progress: Progress, *, dry_run: bool
 ) -> CatalogVacuumReport:
-    with Catalog.open(location.catalog_path) as published:
-        present, is_folder = published.generation, published.is_media_folder
+    location = dataset.location
+    present, is_folder = dataset.catalog.generation, dataset.catalog.is_media_folder
     files = catalog_files(location)
     there = sorted({file.generation for file in files if file.kind == "offsets" and file.generation is not None})
     in_use = [number for number in there if number <= present][-generations:]
@@ -164,7 +164,7 @@ def _vacuum(
     rows: dict[str, int] = {}
     if not dry_run:
         progress.phase("pack")
-        with change_catalog(location) as draft:
+        with change_catalog(dataset) as draft:
             rows = {} if is_folder else draft.drop_unused_rows({*in_use, present})
             draft.needs_vacuum = True
         for file in useless:

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.totals import PartCount
 from wdsctl.core.dataset.config import DatasetConfig, dump_config, load_config
 from wdsctl.core.dataset.location import DatasetLocation, shell_command, shell_command_at
@@ -23,6 +22,7 @@ from wdsctl.core.dataset.shard_names import is_jsonl_name
 from wdsctl.core.errors import DatasetError, Finding, UsageError
 from wdsctl.core.files import set_aside, write_text
 from wdsctl.core.offsets.read import Offsets
+from wdsctl.core.opened.handle import OpenDataset
 from wdsctl.core.progress import Progress
 from wdsctl.core.samples.crude_fields import find_crude_fields
 from wdsctl.core.samples.detect import Detection, infer_sample_type
@@ -162,7 +162,7 @@ def set_aside_broken_config(location: DatasetLocation, request: SampleTypeReques
 
 
 def write_dataset_yaml(
-    location: DatasetLocation,
+    dataset: OpenDataset,
     generation: int,
     request: SampleTypeRequest,
     progress: Progress,
@@ -178,18 +178,17 @@ def write_dataset_yaml(
     `must_be_sure`: write nothing if the sample type depends on a detection that is not sure. The caller then
     raises `UnsureTypeError`.
     """
-    base = base or DatasetConfig()
+    base, location = base or DatasetConfig(), dataset.location
     there = os.path.exists(location.config_path)
     if there and not request:
         return None, False
-    with Catalog.open(location.catalog_path) as catalog:
-        parts, rule = catalog.parts(), catalog.default_split_rule()
+    parts, rule = dataset.catalog.parts(), dataset.catalog.default_split_rule()
     base = replace(base, split=base.split or rule)
     if base_has_type and not request:
         write_text(location.config_path, dump_config(base))
         return None, True
     progress.phase("detect")
-    found = detect_dataset_type(location, generation)
+    found = detect_dataset_type(dataset, generation)
     if must_be_sure and is_doubtful(found, request):
         return found, False
     before = load_config(location.config_path) if there else base
@@ -249,10 +248,9 @@ class UnsureTypeError(UsageError):
         self.hint = f"to accept this sample type, run {take}; to get a dict of all parts, run {crude}"
 
 
-def detect_dataset_type(location: DatasetLocation, generation: int) -> Detection:
+def detect_dataset_type(dataset: OpenDataset, generation: int) -> Detection:
     """Detect the sample type of a dataset, with reasons and confidence. Reads a few samples (`collect_evidence`)."""
-    with Catalog.open(location.catalog_path) as catalog:
-        parts = catalog.parts()
+    location, parts = dataset.location, dataset.catalog.parts()
     storage = storage_for(location.root)
     try:
         offsets = Offsets(location.offsets_path(generation))
@@ -278,7 +276,7 @@ def not_utf8_findings(detection: Detection | None) -> list[Finding]:
 
 
 def fitting_type_findings(
-    location: DatasetLocation, generation: int, config: DatasetConfig, source: str, dest: str
+    dataset: OpenDataset, generation: int, config: DatasetConfig, source: str, dest: str
 ) -> list[Finding]:
     """A note WDS261 if dataset.yaml has crude samples, and their shards now fit a sample type for sure.
 
@@ -286,11 +284,11 @@ def fitting_type_findings(
     """
     if config.sample_type != CRUDE or config.sample_loader or config.part_filter or config.refs or config.sequences:
         return []
-    found = detect_dataset_type(location, generation)
+    found = detect_dataset_type(dataset, generation)
     if found.sample_type == CRUDE or not found.is_sure:
         return []
     arguments = [redact_secrets(path) for path in dict.fromkeys((source, dest))]
-    catalog = () if location.has_catalog_inside else ("--catalog", location.meta)
+    catalog = () if dataset.location.has_catalog_inside else ("--catalog", dataset.location.meta)
     return [
         Finding(
             code="WDS261",

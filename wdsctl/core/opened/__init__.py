@@ -1,5 +1,6 @@
 """A dataset that is open: its catalog, ledger and `dataset.yaml`, each opened and verified once, at the first use.
 
 `handle` has the handle, `OpenDataset`, which functions take in place of a path. `writing` locks the dataset for a
-command that changes it, and records the command in the ledger. Every room from `energon` up may import this one.
+command that changes it, and records the command in the ledger. `staging` changes the catalog, in one step or several.
+Every room from `energon` up may import this one.
 """

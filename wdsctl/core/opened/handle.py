@@ -6,6 +6,8 @@ A handle is for one thread and one process, and is not sent to others: its `loca
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -24,12 +26,14 @@ class OpenDataset:
     """A dataset whose files are opened when they are first read. Close it, or use it in a `with`.
 
     `view`: the name of the view that the user selected; empty for the whole dataset. After its first use, the catalog
-    stays the same until `refresh`, also if a writer replaces the file.
+    stays the same until `refresh`, also if a writer replaces the file. `recorder`: the ledger that records the command
+    now (`recording`), or None.
     """
 
     def __init__(self, location: DatasetLocation, view: str = "") -> None:
         self.location = location
         self.view = view
+        self.recorder: Ledger | None = None
         self._revision: tuple[int, ...] | None = None
 
     @cached_property
@@ -49,6 +53,17 @@ class OpenDataset:
         from wdsctl.core.catalog.ledger import Ledger
 
         return Ledger.open_for_views(self.location.ledger_path)
+
+    @contextmanager
+    def checked_ledger(self) -> Iterator[Ledger]:
+        """The ledger, all of whose pages were checked: that of the recording, else one that is open for the block."""
+        if self.recorder is not None:
+            yield self.recorder
+            return
+        from wdsctl.core.catalog.ledger import Ledger
+
+        with Ledger.open_for_reading(self.location.ledger_path) as ledger:
+            yield ledger
 
     @cached_property
     def config(self) -> DatasetConfig:
@@ -73,8 +88,17 @@ class OpenDataset:
         is_current = self._revision == file_revision(self.location.catalog_path)
         self._close("ledger", "config", *(() if is_current else ("browser", "catalog")))
 
+    def move(self, location: DatasetLocation) -> None:
+        """Read the catalog at another path from now on: a writer has drafted or published the next one."""
+        self.close_catalog()
+        self.location = location
+
+    def close_catalog(self) -> None:
+        """Close the catalog until its next use, which opens what is there then."""
+        self._close("browser", "catalog")
+
     def close(self) -> None:
-        self._close("ledger", "catalog")
+        self._close("ledger", "browser", "catalog")
 
     def _close(self, *names: str) -> None:
         """Forget what these properties have opened, so that the next use opens it again."""

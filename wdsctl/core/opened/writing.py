@@ -80,6 +80,7 @@ def _record_in_ledger(
         yield RunRecord(None, error)
         return
     entry = RunRecord(ledger, run_id=run)
+    dataset.recorder = ledger
     status: RunStatus = "failed"
     try:
         yield entry
@@ -89,6 +90,7 @@ def _record_in_ledger(
         status = "interrupted"
         raise
     finally:
+        dataset.recorder = None
         known = set(earlier)
         new = [finding for finding in entry.findings if finding not in known]
         counts = dict(count_by_code([*earlier, *new]))

@@ -17,6 +17,7 @@ from wdsctl.core.index.key_until import check_rule_unchanged, stored_rule
 from wdsctl.core.index.media import check_media_request, resolve_media_settings
 from wdsctl.core.index.write_dataset_yaml import as_usage_errors
 from wdsctl.core.media.selection import parse_media_selection
+from wdsctl.core.opened.handle import open_dataset
 from wdsctl.core.prepare.archives import check_no_unread_archives
 from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.prepare.source import (
@@ -226,7 +227,8 @@ def check_media_options(root: str, request: PrepareRequest) -> None:
     if is_polylithic(root):
         return  # its media have a catalog of their own
     if is_url(root) or os.path.exists(root):
-        check_media_request(locate(root, request.catalog), request.index.media)
+        with open_dataset(root, request.catalog) as dataset:
+            check_media_request(dataset, request.index.media)
     else:
         resolve_media_settings(request.index.media, None)
 

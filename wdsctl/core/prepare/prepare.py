@@ -10,7 +10,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from wdsctl.core.catalog.read import Catalog
-from wdsctl.core.catalog.stage import stage_catalog
 from wdsctl.core.convert.convert import convert
 from wdsctl.core.convert.finish import write_training_files
 from wdsctl.core.convert.report import LEFT_OUT_FILE
@@ -49,6 +48,7 @@ from wdsctl.core.index.write_dataset_yaml import (
 )
 from wdsctl.core.invocation import describe_request, recording_call
 from wdsctl.core.opened.handle import OpenDataset
+from wdsctl.core.opened.staging import stage_catalog
 from wdsctl.core.opened.writing import RunRecord, writing
 from wdsctl.core.prepare.archives import unpack_archives
 from wdsctl.core.prepare.checks import (
@@ -195,7 +195,9 @@ def _prepare(source: str, dest: str | None, request: PrepareRequest, progress: P
     location = locate(root, request.catalog, writing=True, real_root=home)
     check_fills_splits_in_place(location, listing, request)
     if request.index.dry_run:
-        return _dry_run_report(source, root, form, None, index_locked(location, request.index, progress))
+        with OpenDataset(location) as dataset:
+            indexed = index_locked(dataset, request.index, progress)
+        return _dry_run_report(source, root, form, None, indexed)
     if not from_folder:
         check_new_catalog(location, request.index.exclude or (), RootSpec(root, request.index.selection))
     note_catalog_location(location, request.catalog, progress)
@@ -223,7 +225,7 @@ def _run_locked(
         writing(dataset, "prepare", (), progress, wait=request.wait) as entry,
     ):
         try:
-            return _run_steps(location, source, dest or source, listing, request, entry, check_writer, progress)
+            return _run_steps(dataset, source, dest or source, listing, request, entry, check_writer, progress)
         except UnsureTypeError as error:
             if dest is not None:
                 error.set_command(partial(shell_command, "prepare", redact_secrets(source), redact_secrets(dest)))
@@ -356,7 +358,7 @@ def _add_media(report: PrepareReport, media: IndexReport, path: str) -> PrepareR
 
 
 def _run_steps(
-    location: DatasetLocation,
+    dataset: OpenDataset,
     source: str,
     dest: str,
     listing: RawListing | None,
@@ -369,6 +371,7 @@ def _run_steps(
 
     `listing`: the listing of the raw folder, if the source is one; `request.index.key_until` is then its key rule.
     """
+    location = dataset.location
     type_request = SampleTypeRequest(request.sample_type, request.field_map, request.redetect)
     set_aside_broken_config(location, type_request, progress)
     former_type = _former_type(location)
@@ -379,49 +382,50 @@ def _run_steps(
     is_new = False
     # The catalog is published once, with its splits. dataset.yaml comes first: it names the optional fields, and
     # receives the split rule. After a kill in between, the next run builds the catalog from it.
-    with stage_catalog(location) as stage:
+    with stage_catalog(dataset) as stage:
         indexed = index_staged(stage, replace(request.index, skip_key_checks=listing is not None), progress)
         if folder is not None:
             indexed = replace(indexed, findings=(*folder.findings, *indexed.findings))
         entry.findings += indexed.findings
         if indexed.samples:
-            here = stage.location
-            taken = _take_over_energon(here, indexed, type_request, request, progress)
+            taken = _take_over_energon(dataset, indexed, type_request, request, progress)
             if taken is None:
                 detection, is_new = write_dataset_yaml(
-                    here, indexed.generation, type_request, progress, must_be_sure=not request.take_unsure
+                    dataset, indexed.generation, type_request, progress, must_be_sure=not request.take_unsure
                 )
             else:
                 detection, is_new = taken.detection, True
                 entry.findings += taken.findings
                 indexed = replace(indexed, findings=(*indexed.findings, *taken.findings))
             if is_new:  # `index` compared the samples with another field map, or with none
-                lacking = lacking_field_findings(here, indexed.generation, request.index)
+                lacking = lacking_field_findings(location, indexed.generation, request.index)
                 lacking = (*lacking, *not_utf8_findings(detection))
                 kept = (each for each in indexed.findings if each.code not in ("WDS108", "WDS172", "WDS173"))
                 entry.findings += lacking
                 indexed = replace(indexed, findings=(*kept, *lacking))
-            config = load_config(here.config_path) if os.path.exists(here.config_path) else None
+            config = load_config(location.config_path) if os.path.exists(location.config_path) else None
             is_kept = config is not None and not is_new and not is_polylithic(os.path.dirname(location.root))
             if config is not None and is_kept and not indexed.up_to_date:
-                fitting = fitting_type_findings(here, indexed.generation, config, source, dest)
+                fitting = fitting_type_findings(dataset, indexed.generation, config, source, dest)
                 entry.findings += fitting
                 indexed = replace(indexed, findings=(*indexed.findings, *fitting))
-            is_written, about_sizes = write_drawn_on(here, indexed.generation, request.drawn_on, is_new=not former_type)
+            is_written, about_sizes = write_drawn_on(
+                location, indexed.generation, request.drawn_on, is_new=not former_type
+            )
             entry.findings += about_sizes
             indexed = replace(indexed, findings=(*indexed.findings, *about_sizes))
-            is_new = write_rule(here, request.index.key_until) or is_written or is_new
+            is_new = write_rule(location, request.index.key_until) or is_written or is_new
             split, is_divided = ensure_split(
-                here,
+                dataset,
                 request.split,
                 request.split_by if listing is None else split_by_of_written(request),
                 request.seed,
                 progress,
                 may_move=request.may_move,
-                default=partial(default_split_rule, here, uses_field=request.uses_split_field),
+                default=partial(default_split_rule, dataset, uses_field=request.uses_split_field),
             )
             is_new = is_new or is_divided
-            about_splits = split_findings(here, split, listing, dest, request, is_divided=is_divided)
+            about_splits = split_findings(dataset, split, listing, dest, request, is_divided=is_divided)
             entry.findings += about_splits
             indexed = replace(indexed, findings=(*indexed.findings, *about_splits))
             if taken is None and not request.take_unsure and detection is not None:
@@ -455,19 +459,19 @@ def _former_type(location: DatasetLocation) -> str:
 
 
 def _take_over_energon(
-    location: DatasetLocation,
+    dataset: OpenDataset,
     indexed: IndexReport,
     type_request: SampleTypeRequest,
     request: PrepareRequest,
     progress: Progress,
 ) -> EnergonImport | None:
     """Import Energon's metadata, if the dataset has some that is not imported yet."""
-    if is_energon_imported(location):
+    if is_energon_imported(dataset):
         return None
     from wdsctl.core.index.energon import import_energon_meta
 
     return import_energon_meta(
-        location, indexed, request.index.workers, progress, request=type_request, with_splits=request.split is None
+        dataset, indexed, request.index.workers, progress, request=type_request, with_splits=request.split is None
     )
 
 

@@ -22,6 +22,7 @@ from wdsctl.core.importers.protocol import DescribedSource, DetailedSource, Part
 from wdsctl.core.index.index import IndexRequest, index_locked
 from wdsctl.core.index.write_dataset_yaml import SampleTypeRequest, detect_dataset_type, resolve_sample_type
 from wdsctl.core.media.kinds import MEDIA_KINDS, part_kind
+from wdsctl.core.opened.handle import OpenDataset
 from wdsctl.core.prepare.checks import conversion_request, survey_source
 from wdsctl.core.prepare.plan import sample_size_bytes
 from wdsctl.core.prepare.request import PrepareRequest
@@ -153,9 +154,10 @@ def _read_first_samples(opened: Source) -> Iterator[tuple[str, Iterator[Part]]]:
 
 def _detect(location: DatasetLocation, request: IndexRequest) -> Detection | None:
     """Index and look. The names of one shard are not enough to judge the keys: `prepare` checks those of all shards."""
-    with hold_lock(location.lock):
-        report = index_locked(location, replace(request, skip_key_checks=True), SILENT_PROGRESS)
-    return detect_dataset_type(location, report.generation) if report.samples else None
+    with OpenDataset(location) as dataset:
+        with hold_lock(location.lock):
+            report = index_locked(dataset, replace(request, skip_key_checks=True), SILENT_PROGRESS)
+        return detect_dataset_type(dataset, report.generation) if report.samples else None
 
 
 def preview_sample_type(

@@ -17,7 +17,7 @@ from wdsctl.core.importers.splits.fields import split_field_findings
 from wdsctl.core.importers.splits.folders import split_folder_findings
 from wdsctl.core.importers.splits.shards import split_findings_in_place
 from wdsctl.core.media.kinds import MEDIA_EXTENSIONS
-from wdsctl.core.opened.handle import open_dataset
+from wdsctl.core.opened.handle import OpenDataset, open_dataset
 from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.samples.field_path import PartAccess
 from wdsctl.core.shards.list import list_shards
@@ -56,7 +56,7 @@ def check_fills_splits_in_place(location: DatasetLocation, listing: RawListing |
 
 
 def split_findings(
-    location: DatasetLocation,
+    dataset: OpenDataset,
     split: SplitReport,
     listing: RawListing | None,
     dest: str,
@@ -69,11 +69,11 @@ def split_findings(
     is_all_train = request.split is None and [each.name for each in split.splits] == ["train"]
     if listing is None:
         has_new_rule = is_divided and split.by == "pattern"
-        findings += split_findings_in_place(location, has_new_rule=has_new_rule, is_all_train=is_all_train)
+        findings += split_findings_in_place(dataset, has_new_rule=has_new_rule, is_all_train=is_all_train)
     elif is_all_train:
         findings += split_folder_findings((sample.key for sample in listing.samples), dest)
     if is_all_train and request.uses_split_field:
-        findings += split_field_findings(location)
+        findings += split_field_findings(dataset)
     return findings
 
 

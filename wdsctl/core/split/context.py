@@ -13,14 +13,14 @@ from functools import cached_property
 import numpy as np
 
 from wdsctl.core.array_types import Int64Array, Uint64Array
-from wdsctl.core.catalog.read import Catalog
-from wdsctl.core.catalog.splits import AssignmentHistory, HistoryBySet, SplitShard, SplitShards
+from wdsctl.core.catalog.splits import AssignmentHistory, HistoryBySet, SplitShard
 from wdsctl.core.catalog.values import ShardRow
 from wdsctl.core.dataset.config import DatasetConfig, load_config
 from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.errors import CatalogError, InputError
 from wdsctl.core.files import remove_tree
 from wdsctl.core.offsets.read import Offsets
+from wdsctl.core.opened.handle import OpenDataset
 from wdsctl.core.progress import Progress
 from wdsctl.core.split.assignment import Assignment
 from wdsctl.core.split_rules.excludes import Excludes
@@ -38,13 +38,17 @@ class SplitContext:
     `cached_hashes` has those that are read twice, by value and shard: 8 bytes a sample.
     """
 
-    location: DatasetLocation
+    dataset: OpenDataset
     generation: int
     rows: tuple[ShardRow, ...]
     workers: int
     progress: Progress
     keeps_results: bool
     cached_hashes: dict[tuple[str, int], Uint64Array] = field(default_factory=dict)
+
+    @property
+    def location(self) -> DatasetLocation:
+        return self.dataset.location
 
     @cached_property
     def offsets(self) -> Offsets:
@@ -98,14 +102,11 @@ class SplitContext:
             remove_tree(self.results_folder())
 
 
-def open_split_context(
-    location: DatasetLocation, workers: int, progress: Progress, *, keeps_results: bool
-) -> SplitContext:
+def open_split_context(dataset: OpenDataset, workers: int, progress: Progress, *, keeps_results: bool) -> SplitContext:
     """Read the shards that have samples from the catalog. Raises CatalogError."""
-    with Catalog.open(location.catalog_path) as catalog:
-        rows, generation = catalog.shards(), catalog.generation
-    filled = tuple(row for row in rows if row.samples)
-    return SplitContext(location, generation, filled, workers_for(location.root, workers), progress, keeps_results)
+    filled = tuple(row for row in dataset.catalog.shards() if row.samples)
+    workers = workers_for(dataset.location.root, workers)
+    return SplitContext(dataset, dataset.catalog.generation, filled, workers, progress, keeps_results)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,21 +127,20 @@ class SplitState:
         return replace(self, new_rules=new_rules, excludes=self.excludes or excludes)
 
 
-def read_split_state(location: DatasetLocation) -> SplitState:
+def read_split_state(dataset: OpenDataset) -> SplitState:
     """Read the rules and excludes. Raises CatalogError, and DatasetError WDS220 for an invalid dataset.yaml."""
-    with Catalog.open(location.catalog_path) as catalog:
-        reader = catalog.split_reader
-        try:
-            rules, excludes = reader.rules(), reader.excludes()
-            histories, inputs_digest = reader.assignment_history(), reader.source_digest()
-        except (ValueError, TypeError) as error:
-            raise CatalogError(
-                "cannot parse the split rules in the catalog",
-                where=location.catalog_path,
-                hint="split the dataset again: `wdsctl split DATASET 8,1,1`",
-                code="WDS302",
-            ) from error
-        excluded = reader.excluded()
+    location, reader = dataset.location, dataset.catalog.split_reader
+    try:
+        rules, excludes = reader.rules(), reader.excludes()
+        histories, inputs_digest = reader.assignment_history(), reader.source_digest()
+    except (ValueError, TypeError) as error:
+        raise CatalogError(
+            "cannot parse the split rules in the catalog",
+            where=location.catalog_path,
+            hint="split the dataset again: `wdsctl split DATASET 8,1,1`",
+            code="WDS302",
+        ) from error
+    excluded = reader.excluded()
     if excludes is not None:
         return SplitState(rules, excludes, {}, histories, excluded, inputs_digest, has_stored_rules=True)
     # A new catalog, or one that only has shares, does not have the other rules of dataset.yaml yet.
@@ -158,18 +158,11 @@ def missing_set_error(name: str, state: SplitState, where: str = "") -> InputErr
     return InputError(message, where=where, hint="run `wdsctl split DATASET` to list the split sets", code="WDS211")
 
 
-def read_assignment(location: DatasetLocation, split_set: str, state: SplitState) -> Assignment:
+def read_assignment(dataset: OpenDataset, split_set: str, state: SplitState) -> Assignment:
     """The splits of a set as the catalog has them."""
-    with Catalog.open(location.catalog_path) as catalog:
-        reader = catalog.split_reader
-        return Assignment(
-            reader.split_shards(split_set),
-            reader.former_split_shards(split_set),
-            state.histories.get(split_set) or AssignmentHistory(),
-        )
-
-
-def read_split_shards(location: DatasetLocation, split_set: str) -> SplitShards:
-    """The samples of each split of a set."""
-    with Catalog.open(location.catalog_path) as catalog:
-        return catalog.split_reader.split_shards(split_set)
+    reader = dataset.catalog.split_reader
+    return Assignment(
+        reader.split_shards(split_set),
+        reader.former_split_shards(split_set),
+        state.histories.get(split_set) or AssignmentHistory(),
+    )

@@ -26,7 +26,6 @@ from wdsctl.core.catalog.ledger_checks import (
     read_checks,
     read_quarantine,
 )
-from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.splits import SampleFlags, SplitShard, sample_flags, shard_from_flags
 from wdsctl.core.catalog.values import ShardRow
 from wdsctl.core.dataset.config import DatasetConfig, load_config
@@ -35,6 +34,7 @@ from wdsctl.core.dataset.shard_names import expand_braces
 from wdsctl.core.dataset.shard_patterns import ShardPatterns, split_shard_and_key
 from wdsctl.core.errors import InputError
 from wdsctl.core.offsets.key_list import KeyList, key_list, read_key_list
+from wdsctl.core.opened.handle import OpenDataset
 from wdsctl.core.split.assignment import NO_MATCH, SplitProblem, join_names, verb_for
 from wdsctl.core.split.context import SplitContext
 from wdsctl.core.split_rules.excludes import Excludes, excludes_to_plain
@@ -75,11 +75,9 @@ class LedgerExclusions:
     findings: KnownFindings | None = None
 
 
-def read_ledger_exclusions(location: DatasetLocation, codes: Sequence[str]) -> LedgerExclusions:
+def read_ledger_exclusions(dataset: OpenDataset, codes: Sequence[str]) -> LedgerExclusions:
     """Reads findings only if there are codes to exclude."""
-    if not os.path.exists(location.ledger_path):
-        return LedgerExclusions()
-    with Ledger.open_for_reading(location.ledger_path) as ledger:
+    with dataset.checked_ledger() as ledger:
         return LedgerExclusions(tuple(read_quarantine(ledger)), read_known_findings(ledger, codes) if codes else None)
 
 
@@ -176,7 +174,7 @@ def find_excluded(
 
 def find_excluded_by_user(context: SplitContext, excludes: Excludes) -> ExcludedSamples:
     """Like `find_excluded`, for excludes of this command: raises InputError if the dataset was never validated."""
-    ledger_exclusions = read_ledger_exclusions(context.location, excludes.codes)
+    ledger_exclusions = read_ledger_exclusions(context.dataset, excludes.codes)
     if set(excludes.codes) - CATALOG_CODES and ledger_exclusions.findings is None:
         raise InputError(
             "the dataset has not been validated, so it has no findings to exclude",
@@ -342,8 +340,7 @@ def flag_repeated_keys(context: SplitContext) -> Iterator[tuple[ShardRow, Sample
 
     Raises CatalogError WDS307 if the catalog has no keys.
     """
-    with Catalog.open(context.location.catalog_path) as catalog:
-        _, repeated = find_repeated_keys(catalog, sys.maxsize)
+    _, repeated = find_repeated_keys(context.dataset.catalog, sys.maxsize)
     keys = key_list([each.key for each in repeated])
     seen = np.zeros(len(repeated), np.bool_)
     for rows, offsets_rows in context.row_batches(context.rows if repeated else ()):

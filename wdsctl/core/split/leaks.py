@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wdsctl.core.array_types import Int64Array, Uint64Array
-from wdsctl.core.catalog.presence import check_shard_catalog
+from wdsctl.core.catalog.presence import check_catalog_exists
 from wdsctl.core.catalog.splits import NO_SPLIT_LABEL, SplitLabels, SplitShards, split_labels
 from wdsctl.core.catalog.values import ShardRow
 from wdsctl.core.dataset.location import locate
@@ -34,7 +34,6 @@ from wdsctl.core.split.context import (
     SplitContext,
     missing_set_error,
     open_split_context,
-    read_split_shards,
     read_split_state,
 )
 from wdsctl.core.split.leak_hashes import HASH_RECORD, HashUnit, bucket_files, run_hash_unit, write_to_buckets
@@ -101,23 +100,24 @@ def find_leaks(
     sample has such a part, or if media are stored apart and not shared.
     """
     location = locate(root, catalog)
-    check_shard_catalog(location)
-    state = read_split_state(location)
-    if split_set not in state.rules:
-        raise missing_set_error(split_set, state, location.display_path)
+    check_catalog_exists(location)
     arguments = [location.display_path, f"leaks={','.join(parts) or 'auto'}"]
     if split_set:
         arguments.append(f"split_set={split_set}")
-    with (
-        OpenDataset(location) as dataset,
-        publish_changes(location, progress.note, is_record=True),
-        recording(dataset, "split", arguments, progress) as entry,
-    ):
-        context = open_split_context(location, workers, progress, keeps_results=False)
-        split_shards = read_split_shards(location, split_set)
-        report = _LeakSearch(context, split_set, split_shards, _select_parts(context, parts)).search()
-        entry.findings += report.findings
-        return report
+    with OpenDataset(location) as dataset:
+        dataset.catalog.check_not_media_folder()
+        state = read_split_state(dataset)
+        if split_set not in state.rules:
+            raise missing_set_error(split_set, state, location.display_path)
+        with (
+            publish_changes(location, progress.note, is_record=True),
+            recording(dataset, "split", arguments, progress) as entry,
+        ):
+            context = open_split_context(dataset, workers, progress, keeps_results=False)
+            split_shards = dataset.catalog.split_reader.split_shards(split_set)
+            report = _LeakSearch(context, split_set, split_shards, _select_parts(context, parts)).search()
+            entry.findings += report.findings
+            return report
 
 
 def _select_parts(context: SplitContext, parts: Sequence[str]) -> tuple[str, ...]:

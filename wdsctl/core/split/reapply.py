@@ -21,10 +21,11 @@ from wdsctl.core.catalog.splits import (
     shard_from_flags,
     subtract_samples,
 )
-from wdsctl.core.catalog.stage import change_catalog
 from wdsctl.core.catalog.values import ShardRow
 from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.errors import Finding, StorageError, WdsctlError
+from wdsctl.core.opened.handle import OpenDataset
+from wdsctl.core.opened.staging import change_catalog
 from wdsctl.core.progress import Progress
 from wdsctl.core.split.allocate import allocate_free_samples, empty_split_finding
 from wdsctl.core.split.assign import assign_all, assign_samples, check_split_count
@@ -132,7 +133,7 @@ class ReapplyResult:
 
 
 def reapply_splits(
-    location: DatasetLocation,
+    dataset: OpenDataset,
     workers: int,
     progress: Progress,
     rule: SplitRule | None = None,
@@ -144,12 +145,13 @@ def reapply_splits(
     gained. The caller holds the lock. If a value or a key file is missing, returns a finding, and leaves the samples
     without a split. Cost if nothing has changed: a few rows of the catalog.
     """
-    state = read_split_state(location).with_authored(rule, excludes)
-    ledger_exclusions = read_ledger_exclusions(location, state.excludes.codes)
+    location = dataset.location
+    state = read_split_state(dataset).with_authored(rule, excludes)
+    ledger_exclusions = read_ledger_exclusions(dataset, state.excludes.codes)
     rules = {**state.rules, **state.new_rules}
     if not (state.has_stored_rules or state.new_rules or state.excludes or ledger_exclusions.quarantine):
         return ReapplyResult(is_changed=False, excluded=0)
-    context = open_split_context(location, workers, progress, keeps_results=True)
+    context = open_split_context(dataset, workers, progress, keeps_results=True)
     digest = split_inputs_digest(location, context.generation, rules, state.excludes, ledger_exclusions)
     if state.has_stored_rules and state.inputs_digest == digest:
         return ReapplyResult(is_changed=False, excluded=sum(part.samples for part in state.excluded.values()))
@@ -172,7 +174,7 @@ def reapply_splits(
             if split_set in state.new_rules:
                 assignments[split_set] = assign_all(context, each, excluded.by_shard)
             else:
-                before = read_assignment(location, split_set, state)
+                before = read_assignment(dataset, split_set, state)
                 assignments[split_set] = update_split_set(context, each, before, excluded.by_shard)
                 findings += [
                     empty_split_finding(location, qualified_split_name(split_set, name))
@@ -184,7 +186,7 @@ def reapply_splits(
             findings.append(_failure_finding(location, split_set, error))
             if isinstance(error, StorageError):
                 digest = ""  # the next run may reach the storage
-    _publish(location, state, rules, assignments, excluded, digest)
+    _publish(dataset, state, rules, assignments, excluded, digest)
     context.remove_results()
     return ReapplyResult(is_changed=True, excluded=excluded.samples, findings=tuple(findings))
 
@@ -204,14 +206,14 @@ def _note_changes(context: SplitContext, state: SplitState, excluded: ExcludedSa
 
 
 def _publish(
-    location: DatasetLocation,
+    dataset: OpenDataset,
     state: SplitState,
     rules: SplitRules,
     assignments: Mapping[str, Assignment],
     excluded: ExcludedSamples,
     inputs_digest: str,
 ) -> None:
-    with change_catalog(location) as draft:
+    with change_catalog(dataset) as draft:
         histories: HistoryBySet = dict(state.histories)
         for split_set, assignment in assignments.items():
             if split_set in state.new_rules:

@@ -12,23 +12,22 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from wdsctl.core.catalog.presence import check_shard_catalog
-from wdsctl.core.catalog.read import Catalog
+from wdsctl.core.catalog.presence import check_catalog_exists
 from wdsctl.core.catalog.splits import NO_SPLIT_LABEL, SplitShards, sample_flags, split_labels
 from wdsctl.core.catalog.totals import SplitCount
-from wdsctl.core.dataset.location import DatasetLocation, locate
+from wdsctl.core.dataset.location import locate
 from wdsctl.core.directories import resolve_parent
 from wdsctl.core.energon.split_yaml import divided_shards_error, format_split_yaml, repeated_key_error
 from wdsctl.core.errors import Finding, UsageError
 from wdsctl.core.files import write_text
 from wdsctl.core.invocation import current_invocation
+from wdsctl.core.opened.handle import OpenDataset
 from wdsctl.core.progress import SILENT_PROGRESS
 from wdsctl.core.split.assignment import Assignment, add_samples
 from wdsctl.core.split.context import (
     SplitContext,
     missing_set_error,
     open_split_context,
-    read_split_shards,
     read_split_state,
 )
 from wdsctl.core.split.excludes import read_ledger_exclusions
@@ -218,27 +217,28 @@ def show_splits(root: str, *, split_set: str = "", catalog: str | None = None) -
     Raises InputError WDS211 if there is no such set.
     """
     location = locate(root, catalog)
-    check_shard_catalog(location)
-    state = read_split_state(location)
-    if split_set and split_set not in state.rules:
-        raise missing_set_error(split_set, state, location.display_path)
-    with Catalog.open(location.catalog_path) as published:
-        samples = sum(row.samples for row in published.shards())
-    excluded = sum(part.samples for part in state.excluded.values())
-    sets = []
-    for name, rule in state.rules.items():
-        if split_set in ("", name):
-            splits = count_split_shards(name, rule, read_split_shards(location, name))
-            without = samples - excluded - sum(split.samples for split in splits)
-            sets.append(SplitSetSummary(name=name, rule=rule.description, splits=splits, without=without))
-    return SplitSetsReport(
-        root=location.display_path,
-        sets=tuple(sets),
-        samples=samples,
-        excluded=excluded,
-        excludes=excludes_to_plain(state.excludes),
-        quarantine=len(read_ledger_exclusions(location, ()).quarantine),
-    )
+    check_catalog_exists(location)
+    with OpenDataset(location) as dataset:
+        dataset.catalog.check_not_media_folder()
+        state = read_split_state(dataset)
+        if split_set and split_set not in state.rules:
+            raise missing_set_error(split_set, state, location.display_path)
+        samples = sum(row.samples for row in dataset.catalog.shards())
+        excluded = sum(part.samples for part in state.excluded.values())
+        sets = []
+        for name, rule in state.rules.items():
+            if split_set in ("", name):
+                splits = count_split_shards(name, rule, dataset.catalog.split_reader.split_shards(name))
+                without = samples - excluded - sum(split.samples for split in splits)
+                sets.append(SplitSetSummary(name=name, rule=rule.description, splits=splits, without=without))
+        return SplitSetsReport(
+            root=location.display_path,
+            sets=tuple(sets),
+            samples=samples,
+            excluded=excluded,
+            excludes=excludes_to_plain(state.excludes),
+            quarantine=len(read_ledger_exclusions(dataset, ()).quarantine),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,15 +262,17 @@ def export_split(
     UsageError if the file exists, InputError WDS211 if there is no such set.
     """
     location = locate(root, catalog)
-    check_shard_catalog(location)
-    state = read_split_state(location)
-    if split_set not in state.rules:
-        raise missing_set_error(split_set, state, location.display_path)
-    if path and os.path.exists(path) and not overwrite:
-        raise UsageError(
-            "the output file exists", where=path, hint="choose another path, or pass `--yes` to overwrite it"
-        )
-    found = read_shard_splits(location, split_set)
+    check_catalog_exists(location)
+    with OpenDataset(location) as dataset:
+        dataset.catalog.check_not_media_folder()
+        state = read_split_state(dataset)
+        if split_set not in state.rules:
+            raise missing_set_error(split_set, state, location.display_path)
+        if path and os.path.exists(path) and not overwrite:
+            raise UsageError(
+                "the output file exists", where=path, hint="choose another path, or pass `--yes` to overwrite it"
+            )
+        found = read_shard_splits(dataset, split_set)
     text = format_split_yaml(found.splits, found.excluded_shards, found.excluded_samples)
     if path:
         write_text(resolve_parent(path), text)
@@ -297,10 +299,10 @@ class ShardSplits:
     excluded_samples: tuple[str, ...]
 
 
-def read_shard_splits(location: DatasetLocation, split_set: str) -> ShardSplits:
+def read_shard_splits(dataset: OpenDataset, split_set: str) -> ShardSplits:
     """Read a set that has splits of whole shards, apart from samples in no split. Raises DatasetError WDS217."""
-    context = open_split_context(location, 1, SILENT_PROGRESS, keeps_results=False)
-    split_shards = read_split_shards(location, split_set)
+    context = open_split_context(dataset, 1, SILENT_PROGRESS, keeps_results=False)
+    split_shards = dataset.catalog.split_reader.split_shards(split_set)
     shards, samples = _find_unassigned(context, split_shards)
     return ShardSplits(
         splits={

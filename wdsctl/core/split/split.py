@@ -13,13 +13,13 @@ from dataclasses import dataclass, field, replace
 
 from wdsctl.core.catalog.presence import check_catalog_exists, wait_for_catalog
 from wdsctl.core.catalog.splits import HistoryBySet
-from wdsctl.core.catalog.stage import change_catalog
 from wdsctl.core.dataset.config import DatasetConfig, load_config, read_config_text, update_split_section
 from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command_at
 from wdsctl.core.errors import DatasetError, UsageError
 from wdsctl.core.files import write_text
 from wdsctl.core.invocation import describe_request
 from wdsctl.core.opened.handle import OpenDataset
+from wdsctl.core.opened.staging import change_catalog
 from wdsctl.core.opened.writing import writing
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.split.assign import assign_all
@@ -30,7 +30,6 @@ from wdsctl.core.split.context import (
     missing_set_error,
     open_split_context,
     read_assignment,
-    read_split_shards,
     read_split_state,
 )
 from wdsctl.core.split.excludes import (
@@ -104,20 +103,21 @@ def split_dataset(
     with OpenDataset(location) as dataset:
         dataset.catalog.check_not_media_folder()  # before the lock writes a file beside a catalog that is too new
         if dry_run:
-            return split_dataset_locked(location, request, progress, dry_run=True)
+            return split_dataset_locked(dataset, request, progress, dry_run=True)
         arguments = [redact_secrets(root), *describe_request(request)]
         with writing(dataset, "split", arguments, progress, wait=wait):
-            return split_dataset_locked(location, request, progress)
+            return split_dataset_locked(dataset, request, progress)
 
 
 def split_dataset_locked(
-    location: DatasetLocation, request: SplitRequest, progress: Progress, *, dry_run: bool = False
+    dataset: OpenDataset, request: SplitRequest, progress: Progress, *, dry_run: bool = False
 ) -> SplitReport:
     """`split_dataset` for a caller that holds the lock."""
     if request.rule is not None:
         check_seed(request.rule.seed)
     progress.phase("split")
-    context = open_split_context(location, request.workers, progress, keeps_results=not dry_run)
+    location = dataset.location
+    context = open_split_context(dataset, request.workers, progress, keeps_results=not dry_run)
     if not context.rows:
         raise DatasetError(
             "the dataset has no samples to split",
@@ -125,13 +125,13 @@ def split_dataset_locked(
             hint=f"{shell_command_at(location, 'validate')} tells why",
             code="WDS119",
         )
-    state = read_split_state(location)
+    state = read_split_state(dataset)
     authored = load_config(location.config_path) if os.path.exists(location.config_path) else DatasetConfig()
     requested, dropped = target_sets(request, state, authored)
     kept = {name: state.rules[name] for name, rule in requested.items() if _keeps_rule(request, rule, state)}
     target = {name: rule for name, rule in requested.items() if name not in kept}
     excludes = target_excludes(request, state, authored)
-    ledger_exclusions = read_ledger_exclusions(location, excludes.codes)
+    ledger_exclusions = read_ledger_exclusions(dataset, excludes.codes)
     current = {} if request.replace_excludes else state.excluded
     excluded = find_excluded(context, excludes, ledger_exclusions, current)
     new_excludes = excludes if request.again else request.excludes
@@ -240,7 +240,7 @@ class _SplitPlan:
         """Make the requested sets, and those of dataset.yaml that the catalog does not have. Raises UsageError."""
         location = self.context.location
         for split_set, rule in self.target_rules.items():
-            before = read_assignment(location, split_set, self.state)
+            before = read_assignment(self.context.dataset, split_set, self.state)
             self.assignments[split_set] = assign_all(self.context, rule, self.excluded.by_shard, before)
         for split_set, assignment in self.assignments.items():
             where = f"{location.display_path}, set {split_set}" if split_set else location.display_path
@@ -251,9 +251,10 @@ class _SplitPlan:
         location, context = self.context.location, self.context
         emptied: list[SplitProblem] = []
         for split_set in self.dropped_sets:
-            self.moved += find_moves(split_set, read_split_shards(location, split_set), {}, context)
+            before = read_assignment(context.dataset, split_set, self.state)
+            self.moved += find_moves(split_set, before.split_shards, {}, context)
         for split_set, rule in self.rules.items():
-            before = read_assignment(location, split_set, self.state)
+            before = read_assignment(context.dataset, split_set, self.state)
             if split_set in self.state.new_rules and split_set not in self.assignments:
                 self.assignments[split_set] = assign_all(context, rule, self.excluded.by_shard)
                 raise_first_problem(self.assignments[split_set].problems, f"{location.config_path}, set {split_set}")
@@ -283,7 +284,7 @@ class _SplitPlan:
         include_default = "" in (*self.target_rules, *self.kept_rules, *self.dropped_sets)
         text = updated_dataset_yaml(location, rules, stored_excludes, include_default=include_default)
         copy_key_files(location, self.rules, excludes)
-        with change_catalog(location) as draft:
+        with change_catalog(self.context.dataset) as draft:
             histories: HistoryBySet = {name: known for name, known in self.state.histories.items() if name in rules}
             for split_set, assignment in self.assignments.items():
                 write_set(draft, split_set, rules[split_set], assignment, histories)
@@ -340,7 +341,7 @@ class _SplitPlan:
     def _assignment_of(self, split_set: str) -> Assignment:
         """A set after this command."""
         changed = self.assignments.get(split_set) or self.updates.get(split_set)
-        return changed or read_assignment(self.context.location, split_set, self.state)
+        return changed or read_assignment(self.context.dataset, split_set, self.state)
 
     def _summarize_strata(self, rule: SplitRule, assignment: Assignment) -> tuple[StratumSummary, ...]:
         """How strata were divided; for folds, how many samples of each are in the `val` of each set."""
@@ -354,7 +355,7 @@ class _SplitPlan:
 
 
 def ensure_split(
-    location: DatasetLocation,
+    dataset: OpenDataset,
     shares: Mapping[str, float] | None,
     by: SplitBy,
     seed: int,
@@ -369,13 +370,13 @@ def ensure_split(
     says, else by the rule that `default` returns, else everything is `train`. Raises UsageError WDS238 like
     `split_dataset`.
     """
-    state = read_split_state(location)
+    location, state = dataset.location, read_split_state(dataset)
     current = state.rules.get("")
     authored = load_config(location.config_path).split if os.path.exists(location.config_path) else None
     requested = SplitRule(dict(shares), by, seed) if shares is not None else None
     if current is None or (requested is not None and not requested.is_satisfied_by(current)):
         rule = requested or authored or default() or SplitRule(DEFAULT_SHARES, by, seed)
-        return split_dataset_locked(location, SplitRequest(rule=rule, may_move=may_move), progress), True
+        return split_dataset_locked(dataset, SplitRequest(rule=rule, may_move=may_move), progress), True
     is_written = False
     if authored is None or requested is not None:
         # A run that was killed between catalog and dataset.yaml leaves the file behind.
@@ -389,7 +390,7 @@ def ensure_split(
         root=location.display_path,
         by=current.kind,
         seed=current.seed,
-        splits=count_split_shards("", current, read_split_shards(location, "")),
+        splits=count_split_shards("", current, dataset.catalog.split_reader.split_shards("")),
         dry_run=False,
         rule=current.description,
         sets=("",),

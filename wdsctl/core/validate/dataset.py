@@ -236,7 +236,7 @@ class _Validation:
             if isinstance(self.offsets, Offsets) and not self.is_partial:
                 incomplete = find_incomplete_samples(self.offsets, required_parts(self.offsets, self.config))
             quarantine = quarantine_samples(
-                self.location, self.record, self.rows, outcome, stale, incomplete, self.workers, self.progress
+                self.dataset, self.record, self.rows, outcome, stale, incomplete, self.workers, self.progress
             )
         levels = tuple(level for level in request.levels if level not in self.skipped)
         has_media = not all(is_jsonl_name(row.path) for row in rows)

@@ -17,7 +17,6 @@ from wdsctl.core.catalog.ledger_checks import (
     read_quarantine,
 )
 from wdsctl.core.catalog.presence import wait_for_catalog
-from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.values import ShardRow
 from wdsctl.core.dataset.location import DatasetLocation, locate
 from wdsctl.core.errors import PermissionDenied
@@ -35,7 +34,7 @@ QUARANTINE_SCOPE = "in quarantine"  # where `validate --release --shards` looks,
 
 
 def quarantine_samples(
-    location: DatasetLocation,
+    dataset: OpenDataset,
     record: RunRecord,
     rows: Sequence[ShardRow],
     outcome: CheckOutcome,
@@ -50,7 +49,7 @@ def quarantine_samples(
     changed since they were indexed (WDS305). Their positions differ from the catalog, so only findings about the
     whole shard count. The caller must hold the lock.
     """
-    ledger = _require_ledger(location, record)
+    ledger = _require_ledger(dataset.location, record)
     known = {row.path: row for row in rows}
     entries = [
         *_entries_of_findings(known, outcome, stale, record.run_id),
@@ -62,14 +61,14 @@ def quarantine_samples(
         ),
     ]
     before = _active_quarantine(ledger, known)
-    add_to_quarantine(ledger, _add_keys(location, entries))
+    add_to_quarantine(ledger, _add_keys(dataset, entries))
     after = _active_quarantine(ledger, known)
     return QuarantineReport(
         samples=sum(position is not None for _, position in after - before),
         shards=sum(position is None for _, position in after - before),
         all_samples=sum(position is not None for _, position in after),
         all_shards=sum(position is None for _, position in after),
-        splits=_update_splits(location, workers, progress),
+        splits=_update_splits(dataset, workers, progress),
     )
 
 
@@ -97,7 +96,7 @@ def release_from_quarantine(
         ledger = _require_ledger(location, record)
         selected = match_shards(list_quarantined_shards(ledger), shards, QUARANTINE_SCOPE) if shards else None
         count = delete_quarantine_entries(ledger, shards=selected)
-        splits = _update_splits(location, workers, progress)
+        splits = _update_splits(dataset, workers, progress)
         return ReleaseReport(root=location.display_path, released=count, splits=splits)
 
 
@@ -148,10 +147,9 @@ def _entry(row: ShardRow, code: str, run_id: int, position: int | None = None) -
     return QuarantineEntry(shard=row.path, layout_hash=row.layout_hash, position=position, code=code, run_id=run_id)
 
 
-def _add_keys(location: DatasetLocation, entries: Sequence[QuarantineEntry]) -> list[QuarantineEntry]:
+def _add_keys(dataset: OpenDataset, entries: Sequence[QuarantineEntry]) -> list[QuarantineEntry]:
     """Add the keys of the samples, for users and for rules that read the quarantine."""
-    with Catalog.open(location.catalog_path) as catalog:
-        offsets = Offsets(location.offsets_path(catalog.generation))
+    offsets = Offsets(dataset.location.offsets_path(dataset.catalog.generation))
     shard_starts = {shard.path: int(offsets.shard_row[i]) for i, shard in enumerate(offsets.shards)}
     return [
         entry
@@ -161,9 +159,8 @@ def _add_keys(location: DatasetLocation, entries: Sequence[QuarantineEntry]) -> 
     ]
 
 
-def _update_splits(location: DatasetLocation, workers: int, progress: Progress) -> dict[str, int]:
+def _update_splits(dataset: OpenDataset, workers: int, progress: Progress) -> dict[str, int]:
     """Reapply the split rules, and return the samples of each split. The caller must hold the lock."""
-    for finding in reapply_splits(location, workers, progress).findings:
+    for finding in reapply_splits(dataset, workers, progress).findings:
         progress.note(f"{finding.code}: {finding.message}")
-    with Catalog.open(location.catalog_path) as catalog:
-        return {split.name: split.samples for split in catalog.splits()}
+    return {split.name: split.samples for split in dataset.catalog.splits()}

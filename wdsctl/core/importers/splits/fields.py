@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
-from wdsctl.core.catalog.read import read_current_generation
 from wdsctl.core.dataset.location import DatasetLocation, shell_command, shell_command_at
 from wdsctl.core.dataset.shard_names import is_jsonl_name
 from wdsctl.core.errors import Finding
@@ -19,6 +18,7 @@ from wdsctl.core.importers.common.files import PROBED_ROWS
 from wdsctl.core.importers.common.row_splits import SPLIT_FIELDS, find_split_field
 from wdsctl.core.json_text import read_json
 from wdsctl.core.offsets.read import Offsets
+from wdsctl.core.opened.handle import OpenDataset
 from wdsctl.core.split_rules.names import split_of_value
 from wdsctl.core.split_rules.rule import SplitRule
 from wdsctl.core.storage.open import storage_for
@@ -28,27 +28,27 @@ from wdsctl.core.text import pluralize
 _MAX_VALUE_BYTES = 1 << 20  # larger parts are not read
 
 
-def split_rule_from_values(location: DatasetLocation) -> SplitRule | None:
+def split_rule_from_values(dataset: OpenDataset) -> SplitRule | None:
     """The rule by a field of JSONL that names splits; None without one, and for all other datasets."""
-    offsets = Offsets(location.offsets_path(read_current_generation(location.catalog_path)))
+    offsets = Offsets(dataset.location.offsets_path(dataset.catalog.generation))
     is_applied = any(is_jsonl_name(shard.path) for shard in offsets.shards[:1])
-    value, _ = _find_split_value(location, offsets) if is_applied else ("", set())
+    value, _ = _find_split_value(dataset.location, offsets) if is_applied else ("", set())
     return SplitRule({}, by_value=value) if value else None
 
 
-def split_field_findings(location: DatasetLocation, dest: str = "") -> tuple[Finding, ...]:
+def split_field_findings(dataset: OpenDataset, dest: str = "") -> tuple[Finding, ...]:
     """The finding WDS259 if a field of the first samples names splits. All samples of the dataset are for training.
 
     None if these are all samples and the field says so of each.
 
     `dest`: the dataset that the samples are converted to, if any.
     """
-    offsets = Offsets(location.offsets_path(read_current_generation(location.catalog_path)))
-    value, named = _find_split_value(location, offsets)
+    offsets = Offsets(dataset.location.offsets_path(dataset.catalog.generation))
+    value, named = _find_split_value(dataset.location, offsets)
     if not value or (named == {"train"} and offsets.samples <= PROBED_ROWS):
         return ()
     options = "--by-value", value
-    command = shell_command("split", dest, *options) if dest else shell_command_at(location, "split", *options)
+    command = shell_command("split", dest, *options) if dest else shell_command_at(dataset.location, "split", *options)
     return (
         Finding(
             code="WDS259",
