@@ -12,11 +12,13 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.places import DATA
-from wdsctl.core.catalog.stage import open_draft
 from wdsctl.core.dataset.location import DatasetLocation, locate
+from wdsctl.core.dataset.lock import lock_dataset
 from wdsctl.core.offsets.bounds import ShardEntry
 from wdsctl.core.offsets.read import ShardColumns
 from wdsctl.core.offsets.write import OffsetsWriter
+from wdsctl.core.opened.handle import OpenDataset
+from wdsctl.core.opened.staging import change_catalog
 from wdsctl.core.shards.list import ShardFile
 from wdsctl.core.shards.shard_scan import ShardScan
 from wdsctl.core.split.split import SplitRequest, split_dataset
@@ -43,7 +45,7 @@ def _build(place: DatasetLocation, samples: int) -> None:
     Path(place.meta).mkdir()
     writer = OffsetsWriter(place.meta)
     try:
-        with open_draft(place.catalog_path, from_scratch=True) as draft:
+        with OpenDataset(place) as dataset, lock_dataset(place), change_catalog(dataset) as draft:
             draft.generation = 1
             for first in range(0, samples, A_SHARD):
                 scan = a_scan(first, min(A_SHARD, samples - first))

@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 
 from tests.build import some_shards, split_by_ratios
+from tests.core.catalog.drafts import open_draft
 from tests.core.dumps import catalog_of, query
 from tests.security.hostile import ATTACKS, journal_naming, make_tree_cyclic, schema_of, statements
 from wdsctl.core.catalog.consistency import find_repeated_keys
 from wdsctl.core.catalog.ledger import Ledger, read_views
 from wdsctl.core.catalog.read import Catalog, read_catalog_shards, read_current_split
-from wdsctl.core.catalog.stage import open_draft
 from wdsctl.core.errors import CatalogError, InputError, WdsctlError
 from wdsctl.core.index.index import has_quarantine, index
 from wdsctl.core.index.vacuum import catalog_vacuum

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.build import some_shards
+from tests.core.catalog.drafts import open_draft
 from tests.core.dumps import catalog_of
 from wdsctl.core.catalog.database_file import catalog_schema, error_text, find_page_problem, open_database
-from wdsctl.core.catalog.stage import open_draft
 from wdsctl.core.index.index import index
 
 

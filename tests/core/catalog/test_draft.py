@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.build import a_dataset, a_scan, a_shard, samples, some_shards
+from tests.core.catalog.drafts import open_draft
 from tests.core.dumps import query
 from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.splits import SplitShard
-from wdsctl.core.catalog.stage import open_draft
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.dataset.lock import hold_lock
 from wdsctl.core.errors import CatalogError
@@ -188,17 +188,6 @@ def test_open_draft_reports_file_in_place_of_folder(tmp_path: Path) -> None:
 
     with pytest.raises(OSError, match="cannot write"), open_draft(str(tmp_path / "meta" / "catalog.sqlite")):
         pass
-
-
-def test_draft_is_dropped_if_before_publish_fails(tmp_path: Path) -> None:
-    path = str(tmp_path / "catalog.sqlite")
-
-    def refuse() -> None:
-        raise CatalogError("somebody else has the lock", hint="try again", code="WDS304")
-
-    with pytest.raises(CatalogError, match="somebody else"), open_draft(path, before_publish=refuse):
-        pass
-    assert os.listdir(tmp_path) == []
 
 
 def test_stage_is_not_published_without_lock(tmp_path: Path) -> None:

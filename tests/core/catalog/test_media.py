@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.build import a_dataset, a_folder
+from tests.core.catalog.drafts import open_draft
 from tests.core.dumps import catalog_of
 from tests.core.media_samples import an_image, media_shards, members, rotated_clip
 from wdsctl.core.catalog.read import Catalog
-from wdsctl.core.catalog.stage import open_draft
 from wdsctl.core.catalog.totals import MediaSummary, media_counts
 from wdsctl.core.catalog.values import MediaSettings, parse_media_settings
 from wdsctl.core.errors import CatalogError

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from tests.build import a_scan, a_shard, samples
+from tests.core.catalog.drafts import open_draft
 from tests.core.dumps import query
 from wdsctl.core.catalog.draft import CatalogDraft
-from wdsctl.core.catalog.stage import open_draft
 from wdsctl.core.media.catalog_facts import MediaMeasures, SharedFacts
 from wdsctl.core.media.media_scan import ScannedMedium
 from wdsctl.core.shards.list import ShardFile

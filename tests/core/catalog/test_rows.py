@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.core.catalog.drafts import open_draft
 from tests.core.dumps import query
 from wdsctl.core.catalog.rows import parse_shard_columns, sample_rows
-from wdsctl.core.catalog.stage import open_draft
 from wdsctl.core.shards.list import ShardFile
 from wdsctl.core.shards.shard_scan import ShardScan, split_texts
 

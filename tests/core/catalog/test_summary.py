@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.build import some_shards
+from tests.core.catalog.drafts import open_draft
 from tests.core.dumps import catalog_of
 from wdsctl.core.catalog.open_catalog import open_catalog_connection
 from wdsctl.core.catalog.read import Catalog
-from wdsctl.core.catalog.stage import open_draft
 from wdsctl.core.catalog.totals import CatalogSummary, summarize_catalog
 from wdsctl.core.index.index import index
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 from tests.build import a_dataset
 from tests.core.carried import NUMBER, a_source, carry_messages, columns, media
+from tests.core.catalog.drafts import open_draft
 from tests.core.conversions import convert_to
 from tests.core.media_files import a_media_file
 from tests.core.pictures import picture
 from wdsctl.core.catalog.browse import NameLookup
-from wdsctl.core.catalog.stage import open_draft
 from wdsctl.core.convert.parts import PartRules, parse_image
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.index.index import index

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 from wdsctl.core.catalog.database_file import (
@@ -15,6 +15,7 @@ from wdsctl.core.catalog.database_file import (
     error_text,
     find_page_problem,
     open_database,
+    watch_statements,
 )
 from wdsctl.core.catalog.draft import CatalogDraft
 from wdsctl.core.catalog.open_catalog import (
@@ -25,7 +26,7 @@ from wdsctl.core.catalog.open_catalog import (
     find_value_problem,
 )
 from wdsctl.core.errors import StorageError
-from wdsctl.core.files import MALFORMED_ERRORS, open_own, replace_atomically
+from wdsctl.core.files import MALFORMED_ERRORS, open_own
 
 #: The settings of a draft. No journal and no syncs: if the run dies, the draft is deleted. The key index is sorted on
 #: disk, to bound memory; two threads halve the time.
@@ -40,76 +41,58 @@ _BUILD = (
 
 
 @contextmanager
-def open_draft(
-    path: str, *, from_scratch: bool = False, before_publish: Callable[[], None] = lambda: None
-) -> Iterator[CatalogDraft]:
-    """Open a draft of the catalog at `path`. Publishes the draft when the block succeeds, and deletes it if it raises.
+def connect_draft(file: str, path: str, *, from_scratch: bool = False) -> Iterator[sqlite3.Connection]:
+    """A new draft in `file`, for the catalog at `path`: a copy of it, or empty if there is none or `from_scratch`.
 
-    The draft begins as a copy of the published catalog, or empty if there is none or `from_scratch` is set.
-    `before_publish` is called last; if it raises, the draft is deleted. Raises CatalogError WDS302 and WDS303,
-    StorageError.
+    Raises CatalogError WDS302 and WDS303, StorageError.
     """
-    with replace_atomically(path) as file:
-        with write_draft(file, path, from_scratch=from_scratch) as draft:
-            yield draft
-        before_publish()
-
-
-@contextmanager
-def write_draft(file: str, path: str, *, from_scratch: bool = False) -> Iterator[CatalogDraft]:
-    """A draft in `file`, for the catalog at `path`. An existing draft is changed in place.
-
-    If the block raises, the file is unusable, as drafts have no journal.
-    """
-    if not (from_scratch or os.path.exists(file)) and os.path.exists(path):
+    is_copy = not from_scratch and os.path.exists(path)
+    if is_copy:
         check_catalog_file(path)
         with open_own(path) as published, open(file, "xb") as copy:
             shutil.copyfileobj(published, copy, 1 << 20)
-    with _connect_draft(file, path) as connection:
+    # The draft is a copy of a catalog that was not checked yet. No foreign value may get into a published catalog.
+    schema = catalog_schema() if is_copy else None
+    with _translate_errors(path):
+        connection = open_database(file, schema, "rwc", source=path, check_same_thread=False)
+    with closing(connection):
+        with _translate_errors(path):
+            problem = find_value_problem(connection) if is_copy else ""
+            if problem:
+                raise damaged_catalog_error(path, problem)
+            for pragma in _BUILD:
+                connection.execute(f"PRAGMA {pragma}").close()
+            if not is_copy:
+                for statement in catalog_statements():
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA application_id = {CATALOG_APPLICATION_ID}")
+                connection.execute(f"PRAGMA user_version = {CATALOG_SCHEMA_VERSION}")
+        yield connection
+
+
+@contextmanager
+def change_draft(connection: sqlite3.Connection, file: str, path: str) -> Iterator[CatalogDraft]:
+    """Change the draft in `file`, over its connection. If the block raises, the file is unusable: it has no journal."""
+    with _translate_errors(path):
+        watch_statements(connection, path, size_bytes=os.path.getsize(file))
+        connection.execute("BEGIN")
         try:
             draft = CatalogDraft(connection)
         except MALFORMED_ERRORS as error:
             raise damaged_catalog_error(path, "its facts cannot be parsed") from error
         yield draft
         draft.finish()
-    if draft.needs_vacuum:
-        _vacuum(file, path)
+        if draft.needs_vacuum:
+            problem = find_page_problem(file)
+            if problem:  # rows that come again and again would be written as often
+                raise sqlite3.DatabaseError(problem)
+            connection.execute("VACUUM")  # temporarily needs the same space again
 
 
 @contextmanager
-def _connect_draft(draft: str, path: str) -> Iterator[sqlite3.Connection]:
-    """The draft of the catalog at `path`, in a transaction."""
-    is_new = not os.path.exists(draft)
+def _translate_errors(path: str) -> Iterator[None]:
     try:
-        # The draft is a copy of a catalog that was not checked yet. No foreign value may get into a published catalog.
-        schema = None if is_new else catalog_schema()
-        with closing(open_database(draft, schema, "rwc", source=path)) as connection:
-            problem = "" if is_new else find_value_problem(connection)
-            if problem:
-                raise damaged_catalog_error(path, problem)
-            for pragma in _BUILD:
-                connection.execute(f"PRAGMA {pragma}").close()
-            connection.execute("BEGIN")
-            if is_new:
-                for statement in catalog_statements():
-                    connection.execute(statement)
-                connection.execute(f"PRAGMA application_id = {CATALOG_APPLICATION_ID}")
-                connection.execute(f"PRAGMA user_version = {CATALOG_SCHEMA_VERSION}")
-            yield connection
-    except DATABASE_ERRORS as error:
-        raise _translate_error(error, path) from error
-
-
-def _vacuum(draft: str, path: str) -> None:
-    """Rewrite the draft without free pages. Temporarily needs the same space again."""
-    try:
-        problem = find_page_problem(draft)
-        if problem:  # rows that come again and again would be written as often
-            raise sqlite3.DatabaseError(problem)
-        with closing(open_database(draft, catalog_schema(), "rw", source=path)) as connection:
-            connection.execute("PRAGMA journal_mode = OFF").close()
-            connection.execute("PRAGMA synchronous = OFF")
-            connection.execute("VACUUM")
+        yield
     except DATABASE_ERRORS as error:
         raise _translate_error(error, path) from error
 

@@ -52,8 +52,7 @@ class DatasetLocation:
 
     `root`: the folder of the shards, a path or URL; only `prepare` of a raw folder writes to it. `meta`: wdsctl's
     folder, a path. `single_file`: the name of the file in `root` that is the dataset, if it is one tar or JSONL file.
-    `real_root`: the root with links resolved. `staged_catalog`: the next catalog before publication; `catalog_path` is
-    then this one (`wdsctl.core.catalog.stage`). `published_url`: where the catalog is published, with `meta` as its
+    `real_root`: the root with links resolved. `published_url`: where the catalog is published, with `meta` as its
     mirror (`wdsctl.core.remote_catalogs`); empty for local datasets, and for a catalog in a folder that the user named.
     """
 
@@ -61,7 +60,6 @@ class DatasetLocation:
     meta: str
     single_file: str = ""
     real_root: str = field(default="", compare=False, repr=False)
-    staged_catalog: str = field(default="", compare=False, repr=False)
     published_url: str = field(default="", compare=False, repr=False)
 
     @property
@@ -71,10 +69,6 @@ class DatasetLocation:
 
     @property
     def catalog_path(self) -> str:
-        return self.staged_catalog or self.published_catalog
-
-    @property
-    def published_catalog(self) -> str:
         return os.path.join(self.meta, "catalog.sqlite")
 
     @property

@@ -94,7 +94,7 @@ def update_media_if_needed(
 def _has_media_facts(dataset: OpenDataset, request: IndexRequest) -> bool:
     """Whether the catalog has media facts. In a dry run of a rebuild, a damaged catalog counts as one without."""
     try:
-        return os.path.exists(dataset.location.catalog_path) and dataset.catalog.has_media_facts
+        return dataset.has_catalog() and dataset.catalog.has_media_facts
     except CatalogError as error:
         if request.dry_run and request.rebuild and error.code == "WDS302":
             return False

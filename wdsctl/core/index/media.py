@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import closing
@@ -70,7 +69,7 @@ def resolve_media_settings(request: MediaRequest, before: MediaSettings | None) 
 def check_media_request(dataset: OpenDataset, request: MediaRequest) -> None:
     """Check the request before any work begins. Raises UsageError."""
     before = None
-    if request.keyframes and request.selection is None and os.path.exists(dataset.location.catalog_path):
+    if request.keyframes and request.selection is None and dataset.has_catalog():
         before = dataset.catalog.media_settings()
     resolve_media_settings(request, before)
 
@@ -93,7 +92,7 @@ def update_media(
     and a copy of the catalog if any fact changes.
     """
     location = dataset.location
-    if dry_run and not os.path.exists(location.catalog_path):
+    if dry_run and not dataset.has_catalog():
         requested = resolve_media_settings(request, None)
         return (_report_without_counts(requested, "would be made") if requested else None), []
     catalog = dataset.catalog

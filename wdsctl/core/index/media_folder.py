@@ -115,7 +115,7 @@ def _index(
     settings_before: MediaSettings | None = None
     exclude_before: tuple[str, ...] = ()
     generation = 0
-    if os.path.exists(location.catalog_path):
+    if dataset.has_catalog():
         catalog = dataset.catalog
         known = {file.path: file for file in catalog.media_reader.files()}
         settings_before, exclude_before = catalog.media_settings(), catalog.exclude_patterns()

@@ -125,7 +125,7 @@ class IndexReportBuilder:
             warnings = (*warnings, *no_samples_findings(location, [*kept, *new], warnings))
         return IndexReport(
             root=location.display_path,
-            catalog=location.published_catalog,
+            catalog=location.catalog_path,
             generation=generation,
             shards=len(kept) + len(new) + len(unread),
             samples=samples,
@@ -143,7 +143,7 @@ class IndexReportBuilder:
             selection="" if self.settings.selection.is_all else self.settings.selection.describe(),
             hashed=hashed,
             sample_rows=self.settings.sample_rows,
-            catalog_bytes=_size(location.catalog_path) + _size(location.offsets_path(generation)),
+            catalog_bytes=self.stage.dataset.catalog_bytes() + _size(location.offsets_path(generation)),
         )
 
 

@@ -6,8 +6,10 @@ A handle is for one thread and one process, and is not sent to others: its `loca
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -22,23 +24,40 @@ if TYPE_CHECKING:
     from wdsctl.core.dataset.config import DatasetConfig
 
 
+CatalogState = dict[str, int]  # generation, shards and samples
+
+
+@dataclass(slots=True)
+class StagedCatalog:
+    """The next catalog, which a command is writing. `is_whole`: whether its last change is finished."""
+
+    connection: sqlite3.Connection
+    path: str
+    is_whole: bool = True
+
+
 class OpenDataset:
     """A dataset whose files are opened when they are first read. Close it, or use it in a `with`.
 
     `view`: the name of the view that the user selected; empty for the whole dataset. After its first use, the catalog
     stays the same until `refresh`, also if a writer replaces the file. `recorder`: the ledger that records the command
-    now (`recording`), or None.
+    now (`recording`), or None. `staged`: the next catalog while this command writes it (`CatalogStage`), or None;
+    `catalog` is then this one.
     """
 
     def __init__(self, location: DatasetLocation, view: str = "") -> None:
         self.location = location
         self.view = view
         self.recorder: Ledger | None = None
+        self.staged: StagedCatalog | None = None
         self._revision: tuple[int, ...] | None = None
+        self._kept_state: tuple[tuple[int, ...] | None, CatalogState | None] | None = None
 
     @cached_property
     def catalog(self) -> Catalog:
-        """The published catalog. Raises CatalogError WDS301, WDS302 and WDS303, at every use."""
+        """The catalog. Raises CatalogError WDS301, WDS302 and WDS303, at every use."""
+        if self.staged is not None:
+            return Catalog(self.staged.connection, self.location.catalog_path)
         self._revision = file_revision(self.location.catalog_path)
         return Catalog.open(self.location.catalog_path)
 
@@ -73,8 +92,12 @@ class OpenDataset:
         path = self.location.config_path
         return load_config(path) if os.path.exists(path) else DatasetConfig()
 
-    def state(self) -> dict[str, int] | None:
+    def state(self) -> CatalogState | None:
         """Generation, shards and samples, for the history; None if there is no catalog that can be read."""
+        if self.staged is None and self._kept_state is not None:
+            revision, state = self._kept_state
+            if revision == file_revision(self.location.catalog_path):
+                return state
         try:
             [(shards, samples)] = self.catalog.rows(
                 "SELECT count(*), coalesce(sum(samples), 0) FROM shard WHERE removed IS NULL"
@@ -83,15 +106,36 @@ class OpenDataset:
         except WdsctlError:
             return None
 
+    def keep_state(self, state: CatalogState | None) -> None:
+        """Remember the state of a catalog that was just published, so that `state` need not open it."""
+        self._kept_state = file_revision(self.location.catalog_path), state
+
     def refresh(self) -> None:
         """Read what is there now. A catalog that no writer has replaced stays open."""
         is_current = self._revision == file_revision(self.location.catalog_path)
         self._close("ledger", "config", *(() if is_current else ("browser", "catalog")))
 
-    def move(self, location: DatasetLocation) -> None:
-        """Read the catalog at another path from now on: a writer has drafted or published the next one."""
+    def has_catalog(self) -> bool:
+        return self.staged is not None or os.path.exists(self.location.catalog_path)
+
+    def catalog_bytes(self) -> int:
+        """The size of the catalog's file; 0 if there is none."""
+        with suppress(OSError):
+            return os.path.getsize(self.location.catalog_path if self.staged is None else self.staged.path)
+        return 0
+
+    def read_draft(self, staged: StagedCatalog) -> None:
+        """Read the next catalog from now on."""
         self.close_catalog()
-        self.location = location
+        self.staged = staged
+
+    def read_published(self) -> StagedCatalog:
+        """Read the published catalog again. Returns the staged one."""
+        if self.staged is None:
+            raise ValueError("no catalog is staged")
+        self.close_catalog()
+        staged, self.staged = self.staged, None
+        return staged
 
     def close_catalog(self) -> None:
         """Close the catalog until its next use, which opens what is there then."""
@@ -104,7 +148,8 @@ class OpenDataset:
         """Forget what these properties have opened, so that the next use opens it again."""
         for name in names:
             opened = self.__dict__.pop(name, None)
-            if name in ("ledger", "catalog") and opened is not None:
+            is_staged = name == "catalog" and self.staged is not None  # whose connection is of the stage
+            if name in ("ledger", "catalog") and opened is not None and not is_staged:
                 opened.close()
 
     def __enter__(self) -> OpenDataset:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
-from functools import partial
 
 from wdsctl.core.catalog.draft import CatalogDraft
-from wdsctl.core.catalog.stage import open_draft, write_draft
+from wdsctl.core.catalog.stage import change_draft, connect_draft
 from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.dataset.lock import check_lock_held
-from wdsctl.core.errors import WdsctlError
-from wdsctl.core.files import FileDraft, open_file_draft, remove_file
-from wdsctl.core.opened.handle import OpenDataset
+from wdsctl.core.files import FileDraft, open_file_draft
+from wdsctl.core.opened.handle import OpenDataset, StagedCatalog
 
 
 class CatalogStage:
@@ -27,25 +23,28 @@ class CatalogStage:
     def __init__(self, dataset: OpenDataset) -> None:
         self.dataset = dataset
         self._file: FileDraft | None = None
-        self._open_files = ExitStack()
+        self._opened = ExitStack()
         self._after: list[Callable[[], None]] = []
 
     @property
     def location(self) -> DatasetLocation:
-        """Where the steps read and change the catalog."""
         return self.dataset.location
 
     @contextmanager
     def begin(self, *, from_scratch: bool = False) -> Iterator[CatalogDraft]:
-        """Begin the first draft, as `open_draft` does. If the block raises, nothing is staged."""
-        published = self.location.published_catalog
+        """Draft a copy of the published catalog, or an empty one if there is none or `from_scratch` is set.
+
+        If the block raises, nothing is staged. Raises as `connect_draft` does.
+        """
+        path = self.location.catalog_path
         with ExitStack() as opened:
-            file = opened.enter_context(open_file_draft(published))
-            with write_draft(file.path, published, from_scratch=from_scratch) as draft:
+            file = opened.enter_context(open_file_draft(path))
+            connection = opened.enter_context(connect_draft(file.path, path, from_scratch=from_scratch))
+            with change_draft(connection, file.path, path) as draft:
                 yield draft
-            self._open_files = opened.pop_all()
+            self._opened = opened.pop_all()
         self._file = file
-        self.dataset.move(replace(self.location, staged_catalog=file.path))
+        self.dataset.read_draft(StagedCatalog(connection, file.path))
 
     def after_publish(self, call: Callable[[], None]) -> None:
         """Call `call` after the staged catalog is published, for example to remove the results of finished units."""
@@ -54,18 +53,19 @@ class CatalogStage:
     def publish(self) -> None:
         """Publish the staged catalog, if there is one. Raises StorageError, and what the lock raises if it is lost.
 
-        A draft that a step could not finish was removed (`change_catalog`): the published catalog stays.
+        A draft that a step could not finish is not published (`change_catalog`): the published catalog stays.
         """
         file, self._file = self._file, None
         after, self._after = self._after, []
-        if file is not None:
-            self.dataset.move(replace(self.location, staged_catalog=""))
-        with self._open_files:
+        with self._opened:
             if file is not None:
-                if not os.path.exists(file.path):
+                state, staged = self.dataset.state(), self.dataset.read_published()
+                if not staged.is_whole:
                     return
                 check_lock_held(self.location.lock)
+                staged.connection.close()
                 file.publish()
+                self.dataset.keep_state(state)
         for call in after:
             call()
 
@@ -80,10 +80,6 @@ def stage_catalog(dataset: OpenDataset) -> Iterator[CatalogStage]:
     stage = CatalogStage(dataset)
     try:
         yield stage
-    except WdsctlError as error:
-        here = stage.location
-        error.where = error.where.replace(here.catalog_path, here.published_catalog)
-        raise
     finally:
         stage.publish()
 
@@ -92,18 +88,18 @@ def stage_catalog(dataset: OpenDataset) -> Iterator[CatalogStage]:
 def change_catalog(dataset: OpenDataset) -> Iterator[CatalogDraft]:
     """Change the catalog of `dataset`, which reads the changed one afterwards. The caller holds the lock.
 
-    Changes a staged catalog in place, and removes it if the block raises. Changes a copy of a published catalog, and
-    publishes the copy, as `open_draft` does. Raises CatalogError WDS302 and WDS303, StorageError.
+    Changes a staged catalog in place, and spoils it if the block raises. Otherwise changes a copy of the published
+    catalog, and publishes it if the block succeeds. Raises CatalogError WDS302 and WDS303, StorageError.
     """
-    location = dataset.location
-    dataset.close_catalog()  # a staged file has one reader or one writer
-    if not location.staged_catalog:
-        with open_draft(location.catalog_path, before_publish=partial(check_lock_held, location.lock)) as draft:
+    staged = dataset.staged
+    if staged is None:
+        stage = CatalogStage(dataset)
+        with stage.begin() as draft:
             yield draft
+        stage.publish()
         return
-    try:
-        with write_draft(location.staged_catalog, location.published_catalog) as draft:
-            yield draft
-    except BaseException:  # Ctrl-C too: a half-changed stage must not be published later
-        remove_file(location.staged_catalog)
-        raise
+    dataset.close_catalog()
+    staged.is_whole = False  # until the end of the block: a half-changed draft must not be published
+    with change_draft(staged.connection, staged.path, dataset.location.catalog_path) as draft:
+        yield draft
+    staged.is_whole = True

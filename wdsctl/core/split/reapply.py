@@ -22,7 +22,6 @@ from wdsctl.core.catalog.splits import (
     subtract_samples,
 )
 from wdsctl.core.catalog.values import ShardRow
-from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.errors import Finding, StorageError, WdsctlError
 from wdsctl.core.opened.handle import OpenDataset
 from wdsctl.core.opened.staging import change_catalog
@@ -161,7 +160,7 @@ def reapply_splits(
         excluded = find_excluded(context, state.excludes, ledger_exclusions, state.excluded)
         _note_changes(context, state, excluded)
     except WdsctlError as error:
-        findings.append(_failure_finding(location, "", error))
+        findings.append(_failure_finding("", error))
         excluded = ExcludedSamples({i: part for i, part in state.excluded.items() if i in context.sample_counts})
         digest = ""  # so that the next run tries again
     if not (
@@ -183,7 +182,7 @@ def reapply_splits(
             done = assignments[split_set]
             findings += [problem.finding(split_set) for problem in (*done.problems, *done.warnings)]
         except WdsctlError as error:
-            findings.append(_failure_finding(location, split_set, error))
+            findings.append(_failure_finding(split_set, error))
             if isinstance(error, StorageError):
                 digest = ""  # the next run may reach the storage
     _publish(dataset, state, rules, assignments, excluded, digest)
@@ -228,7 +227,7 @@ def _publish(
             draft.splits.store_source_digest(inputs_digest)
 
 
-def _failure_finding(location: DatasetLocation, split_set: str, error: WdsctlError) -> Finding:
+def _failure_finding(split_set: str, error: WdsctlError) -> Finding:
     what = f"the splits {split_set}/..." if split_set else "splits and excludes"
-    where = f" ({error.where.replace(location.catalog_path, location.published_catalog)})" if error.where else ""
+    where = f" ({error.where})" if error.where else ""
     return Finding(code=error.code, severity="error", message=f"cannot update {what}: {error.message}{where}")
