@@ -223,7 +223,7 @@ def index(
     Returns an `IndexReport`; for a folder of media, a `MediaFolderReport`.
     """
     from wdsctl.core.dataset.root_spec import parse_root_spec
-    from wdsctl.core.index.index import index_dataset, index_if_media_folder
+    from wdsctl.core.index.index import index_root
     from wdsctl.core.index.request import ColumnRequest, IndexRequest, MediaRequest, parse_column_options
     from wdsctl.core.invocation import worker_count
     from wdsctl.core.progress import SILENT_PROGRESS
@@ -248,8 +248,7 @@ def index(
         hashed=hashed,
     )
     progress = progress or SILENT_PROGRESS
-    folder_report = index_if_media_folder(spec, request, catalog=catalog_path, wait=wait, progress=progress)
-    return folder_report or index_dataset(spec, request, catalog=catalog_path, wait=wait, progress=progress)
+    return index_root(spec, request, catalog=catalog_path, wait=wait, progress=progress)
 
 
 @_checks_choices

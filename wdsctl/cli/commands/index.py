@@ -107,7 +107,7 @@ def command(
     """
     from wdsctl.cli.progress import show_progress
     from wdsctl.core.dataset.root_spec import parse_root_spec
-    from wdsctl.core.index.index import index_dataset, index_if_media_folder
+    from wdsctl.core.index.index import IndexReport, index_root
     from wdsctl.core.index.request import ColumnRequest, IndexRequest, MediaRequest, parse_column_options
 
     spec = parse_root_spec(root)
@@ -130,16 +130,15 @@ def command(
         hashed=hashed,
     )
     with show_progress(common.output) as progress:
-        folder_report = index_if_media_folder(spec, request, catalog=catalog, wait=wait, progress=progress)
-        if folder_report is None:
-            report = index_dataset(spec, request, catalog=catalog, wait=wait, progress=progress)
-    if folder_report is not None:
-        common.output.answer("index", folder_report, render_media_folder_index, names=[folder_report.catalog])
-        errors.explain_partial_if_quiet(common.output, errors.error_findings(folder_report.findings))
-        return errors.media_folder_exit_code(folder_report)
-    common.output.answer("index", report, render_index, names=[report.catalog])
+        report = index_root(spec, request, catalog=catalog, wait=wait, progress=progress)
+    if isinstance(report, IndexReport):
+        common.output.answer("index", report, render_index, names=[report.catalog])
+        code = errors.index_exit_code(report)
+    else:
+        common.output.answer("index", report, render_media_folder_index, names=[report.catalog])
+        code = errors.media_folder_exit_code(report)
     errors.explain_partial_if_quiet(common.output, errors.error_findings(report.findings))
-    return errors.index_exit_code(report)
+    return code
 
 
 #: Findings and renames listed; `validate` lists the rest.

@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.catalog.open_catalog import missing_catalog_error, open_catalog_connection
-from wdsctl.core.catalog.read import Catalog, check_not_media_folder
+from wdsctl.core.catalog.read import check_not_media_folder
 from wdsctl.core.catalog.values import ShardRow
 from wdsctl.core.dataset.location import (
     CONVERSION_FOLDER,
@@ -141,23 +141,6 @@ def media_folder_option_error(flag: str, path: str) -> OptionConflict:
         hint=f"omit {flag}; or write the files into shards: {shell_command('prepare', path, 'DEST')}",
         code="WDS322",
     )
-
-
-def is_media_folder(root: str, catalog: str | None = None, *, media_requested: bool = False) -> bool:
-    """Whether the catalog of `root` describes a media folder. Raises what `locate` raises.
-
-    `media_requested`: a folder without catalog and shards counts as a media folder.
-    """
-    location = locate(root, catalog)
-    if not os.path.exists(location.catalog_path):
-        return media_requested and not (
-            has_shards(location.root, location.single_file) or has_in_place_shards(location.root)
-        )
-    try:
-        with Catalog.open(location.catalog_path) as published:
-            return published.is_media_folder
-    except CatalogError:
-        return False
 
 
 def wait_for_catalog(location: DatasetLocation, wait: float, note: Callable[[str], None]) -> None:

@@ -14,7 +14,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from wdsctl.core.catalog.presence import check_not_incomplete, is_media_folder, media_folder_option_error
+from wdsctl.core.catalog.presence import check_not_incomplete, media_folder_option_error
 from wdsctl.core.dataset.location import (
     ENERGON_META_FOLDER,
     DatasetLocation,
@@ -50,11 +50,12 @@ from wdsctl.core.index.request import (
 )
 from wdsctl.core.index.shards import check_has_shards, index_shards
 from wdsctl.core.invocation import describe_request
-from wdsctl.core.opened.handle import OpenDataset
+from wdsctl.core.opened.handle import OpenDataset, open_dataset
 from wdsctl.core.opened.staging import CatalogStage, stage_catalog
 from wdsctl.core.opened.writing import writing
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.samples.naming import KeyRuleName
+from wdsctl.core.shards.survey import has_in_place_shards, has_shards
 from wdsctl.core.urls import is_url, redact_secrets
 
 if TYPE_CHECKING:
@@ -257,25 +258,46 @@ def index_dataset(
     invalid requests, DatasetError WDS245 if the key rule seems to merge several samples into one.
     Cost: about 2 µs of one core per tar member. Memory: the index of the largest shard, plus a few tens of MB.
     """
+    with open_dataset(spec.root, catalog) as dataset:
+        return _index_opened(dataset, spec, request, catalog, wait, progress)
+
+
+def index_root(
+    spec: RootSpec,
+    request: IndexRequest,
+    *,
+    catalog: str | None = None,
+    wait: float = 0.0,
+    progress: Progress = SILENT_PROGRESS,
+) -> IndexReport | MediaFolderReport:
+    """Call `index_if_media_folder`, or else `index_dataset`."""
+    with open_dataset(spec.root, catalog) as dataset:
+        report = _index_if_media_folder(dataset, spec, request, catalog, wait, {}, progress)
+        return report or _index_opened(dataset, spec, request, catalog, wait, progress)
+
+
+def _index_opened(
+    dataset: OpenDataset, spec: RootSpec, request: IndexRequest, catalog: str | None, wait: float, progress: Progress
+) -> IndexReport:
     request = replace(request, selection=spec.selection)
     _refuse_polylithic(spec.root)
     location = locate(spec.root, catalog, writing=True)
-    with OpenDataset(location) as dataset:
-        check_follow_ups(dataset, request)
-        if request.dry_run:
-            return index_locked(dataset, request, progress)
-        check_new_catalog(location, request.exclude or (), spec)
-        note_catalog_location(location, catalog, progress)
-        arguments = [redact_secrets(spec.root), *describe_request(request)]
-        with writing(dataset, "index", arguments, progress, wait=wait) as entry:
-            with stage_catalog(dataset) as stage:
-                report = index_staged(stage, request, progress)
-                if not is_energon_imported(dataset):
-                    from wdsctl.core.index.energon import import_after_index
+    dataset.use(location)
+    check_follow_ups(dataset, request)
+    if request.dry_run:
+        return index_locked(dataset, request, progress)
+    check_new_catalog(location, request.exclude or (), spec)
+    note_catalog_location(location, catalog, progress)
+    arguments = [redact_secrets(spec.root), *describe_request(request)]
+    with writing(dataset, "index", arguments, progress, wait=wait) as entry:
+        with stage_catalog(dataset) as stage:
+            report = index_staged(stage, request, progress)
+            if not is_energon_imported(dataset):
+                from wdsctl.core.index.energon import import_after_index
 
-                    report = import_after_index(dataset, report, request.workers, progress)
-            entry.findings += report.findings
-            return report
+                report = import_after_index(dataset, report, request.workers, progress)
+        entry.findings += report.findings
+        return report
 
 
 def index_locked(dataset: OpenDataset, request: IndexRequest, progress: Progress) -> IndexReport:
@@ -357,10 +379,38 @@ def index_if_media_folder(
     Raises UsageError WDS322 if the request has columns, `hashed`, `sample_rows` or keys, none of which apply to a media
     folder, or for an option of `unfit` that is given, and UsageError for `missing="keep"`.
     """
-    media_requested = request.media.selection is not None
+    with open_dataset(spec.root, catalog) as dataset:
+        return _index_if_media_folder(dataset, spec, request, catalog, wait, unfit, progress)
+
+
+def is_media_folder(dataset: OpenDataset, *, media_requested: bool = False) -> bool:
+    """Whether the catalog describes a media folder. A damaged one does not: the reader of shards reports it.
+
+    `media_requested`: a folder without catalog and shards counts as a media folder.
+    """
+    location = dataset.location
+    if not dataset.has_catalog():
+        return media_requested and not (
+            has_shards(location.root, location.single_file) or has_in_place_shards(location.root)
+        )
+    try:
+        return dataset.catalog.is_media_folder
+    except CatalogError:
+        return False
+
+
+def _index_if_media_folder(
+    dataset: OpenDataset,
+    spec: RootSpec,
+    request: IndexRequest,
+    catalog: str | None,
+    wait: float,
+    unfit: Mapping[str, bool],
+    progress: Progress,
+) -> MediaFolderReport | None:
     if spec.selection is not None or os.path.isfile(spec.root):
         return None
-    if not is_media_folder(spec.root, catalog, media_requested=media_requested):
+    if not is_media_folder(dataset, media_requested=request.media.selection is not None):
         return None
     if request.hashed is not None or request.sample_rows is not None:
         raise OptionConflict(

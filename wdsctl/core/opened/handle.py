@@ -115,6 +115,12 @@ class OpenDataset:
         is_current = self._revision == file_revision(self.location.catalog_path)
         self._close("ledger", "config", *(() if is_current else ("browser", "catalog")))
 
+    def use(self, location: DatasetLocation) -> None:
+        """Continue at the address for writing. What is open stays open, if it is the same folder."""
+        if location != self.location:
+            self.close()
+        self.location = location
+
     def has_catalog(self) -> bool:
         return self.staged is not None or os.path.exists(self.location.catalog_path)
 
