@@ -11,6 +11,7 @@ import errno
 import os
 import re
 import stat
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
@@ -49,10 +50,12 @@ class OpenFolder(NamedTuple):
     def check_in_place(self) -> None:
         """Raise StorageError WDS416 if the path now leads to another folder, or to none."""
         try:
-            with open_folder(self.path) as now:
-                is_same = os.path.samestat(os.fstat(now.descriptor), os.fstat(self.descriptor))
+            now = _open_descriptor(self.path, create=False, from_held=False)
         except (OSError, InputError):
             is_same = False
+        else:
+            is_same = os.path.samestat(os.fstat(now), os.fstat(self.descriptor))
+            os.close(now)
         if not is_same:
             raise StorageError(
                 "the folder was moved or replaced while wdsctl wrote to it",
@@ -119,6 +122,42 @@ def open_folder(path: str, *, create: bool = False) -> Iterator[OpenFolder]:
         os.close(handle)
 
 
+#: The folders that `hold_folder` keeps open, by path; the last descriptor of a path counts.
+_HELD: dict[str, list[int]] = {}
+_HELD_LOCK = threading.Lock()
+
+
+@contextmanager
+def hold_folder(path: str) -> Iterator[None]:
+    """Keep the folder at `path` open for the block: `open_folder` begins there, for it and the folders inside.
+
+    So a command examines the way to its folder once, and stays in that folder if another program moves it. Raises as
+    `open_folder` does.
+    """
+    path = os.path.abspath(path)
+    handle = _open_descriptor(path, create=False, from_held=False)  # another handle may hold a folder that was moved
+    with _HELD_LOCK:
+        _HELD.setdefault(path, []).append(handle)
+    try:
+        yield
+    finally:
+        with _HELD_LOCK:
+            _HELD[path].remove(handle)
+            if not _HELD[path]:
+                del _HELD[path]
+        os.close(handle)
+
+
+def _open_held(path: str) -> tuple[int, str, str] | None:
+    """A descriptor of the innermost held folder on the way to `path`, its path, and the rest; None without one."""
+    with _HELD_LOCK:
+        above = [held for held in _HELD if path == held or path.startswith(f"{held}/")]
+        if not above:
+            return None
+        held = max(above, key=len)
+        return os.dup(_HELD[held][-1]), held, path[len(held) :]
+
+
 def link_error(path: str) -> InputError:
     """Build the error for a link where a folder or file was expected."""
     return InputError(
@@ -129,15 +168,19 @@ def link_error(path: str) -> InputError:
     )
 
 
-def _open_descriptor(path: str, *, create: bool) -> int:
-    if _NOFOLLOW_ANY and not create:
+def _open_descriptor(path: str, *, create: bool, from_held: bool = True) -> int:
+    held = _open_held(path) if from_held else None
+    if held is not None:
+        handle, at, rest = held
+    elif _NOFOLLOW_ANY and not create:
         try:
             return os.open(path, _FOLDER_FLAGS | _NOFOLLOW_ANY)
         except OSError as error:
             raise _folder_error(error, path) from error
-    match = _DESCRIPTOR_PATH.fullmatch(path)
-    at, rest = (match[1], match[2] or "") if match else ("/", path)
-    handle = os.open(at, _FOLDER_FLAGS)
+    else:
+        match = _DESCRIPTOR_PATH.fullmatch(path)
+        at, rest = (match[1], match[2] or "") if match else ("/", path)
+        handle = os.open(at, _FOLDER_FLAGS)
     for name in filter(None, rest.split("/")):
         above, at = handle, os.path.join(at, name)
         try:

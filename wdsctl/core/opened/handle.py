@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from types import TracebackType
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from wdsctl.core.catalog.browse import CatalogBrowser
 from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.dataset.location import DatasetLocation, locate
+from wdsctl.core.directories import hold_folder
 from wdsctl.core.errors import WdsctlError
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ class OpenDataset:
         self.view = view
         self.recorder: Ledger | None = None
         self.staged: StagedCatalog | None = None
+        self._folder = ExitStack()
+        self._is_held = False
         self._revision: tuple[int, ...] | None = None
         self._kept_state: tuple[tuple[int, ...] | None, CatalogState | None] | None = None
 
@@ -58,6 +61,7 @@ class OpenDataset:
         """The catalog. Raises CatalogError WDS301, WDS302 and WDS303, at every use."""
         if self.staged is not None:
             return Catalog(self.staged.connection, self.location.catalog_path)
+        self.hold_folder()
         self._revision = file_revision(self.location.catalog_path)
         return Catalog.open(self.location.catalog_path)
 
@@ -71,6 +75,7 @@ class OpenDataset:
         """The ledger, for views. Empty if there is none. Raises as `Ledger.open_for_views` does."""
         from wdsctl.core.catalog.ledger import Ledger
 
+        self.hold_folder()
         return Ledger.open_for_views(self.location.ledger_path)
 
     @contextmanager
@@ -147,8 +152,17 @@ class OpenDataset:
         """Close the catalog until its next use, which opens what is there then."""
         self._close("browser", "catalog")
 
+    def hold_folder(self) -> None:
+        """Keep wdsctl's folder open until `close`, if it exists."""
+        if not self._is_held:
+            with suppress(OSError):  # the first reader or writer reports it
+                self._folder.enter_context(hold_folder(self.location.meta))
+                self._is_held = True
+
     def close(self) -> None:
         self._close("ledger", "browser", "catalog")
+        self._folder.close()
+        self._is_held = False
 
     def _close(self, *names: str) -> None:
         """Forget what these properties have opened, so that the next use opens it again."""
