@@ -184,7 +184,7 @@ def _index_dataset(
             report = index_staged(stage, index_request, progress)
             findings += report.findings
             progress.phase("finish")
-            if not os.path.exists(location.config_path):
+            if not dataset.has_config():
                 config = _destination_config(dataset, written)
                 if config is not None:
                     write_text(location.config_path, dump_config(config))
@@ -192,7 +192,7 @@ def _index_dataset(
                 if written.request.finish:
                     base = DatasetConfig(subflavors=written.config.subflavors) if written.config else None
                     write_dataset_yaml(dataset, report.generation, SampleTypeRequest(), progress, base)
-                about_sizes = write_drawn_on(stage.location, report.generation, "", is_new=written.is_new)[1]
+                about_sizes = write_drawn_on(dataset, report.generation, "", is_new=written.is_new)[1]
                 findings += about_sizes if written.request.finish else ()  # otherwise `prepare` reports them
                 if written.request.carries_splits:
                     _carry_splits(dataset, report.generation, written)
@@ -205,7 +205,7 @@ def _index_dataset(
             dropped += written.carry_plan.dropped_items(location.display_path, written.stream, lost)
             converted = replace(converted, columns=columns, media=media)
         splits = {split.name: split.samples for split in dataset.catalog.splits()}
-    sample_type = load_config(location.config_path).sample_type if os.path.exists(location.config_path) else ""
+        sample_type = dataset.config.sample_type if dataset.has_config() else ""
     return replace(converted, sample_type=sample_type, splits=splits), findings, dropped
 
 

@@ -6,12 +6,11 @@ effect.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from wdsctl.core.dataset.config import DatasetConfig, load_config, read_config_text, update_all_split_sections
-from wdsctl.core.dataset.location import ENERGON_META_FOLDER, DatasetLocation, shell_command_at
+from wdsctl.core.dataset.config import DatasetConfig, read_config_text, update_all_split_sections
+from wdsctl.core.dataset.location import ENERGON_META_FOLDER, shell_command_at
 from wdsctl.core.dataset.shard_patterns import ShardPatterns, split_shard_and_key
 from wdsctl.core.energon.meta import JSONL_INDEX_SUFFIX, EnergonMeta, energon_meta
 from wdsctl.core.energon.split_file import check_none_missing, find_absent
@@ -69,7 +68,7 @@ def import_energon_meta(
         return None
     location, state = dataset.location, read_split_state(dataset)
     has_rule = "" in state.rules or "" in state.new_rules
-    is_described = os.path.exists(location.config_path)
+    is_described = dataset.has_config()
     if has_rule and is_described:
         return None
     with energon_meta(location.root, location.single_file) as meta:
@@ -90,7 +89,7 @@ def import_energon_meta(
         )
         descriptions += split_descriptions
     if is_described and split is not None:
-        _write_rules(location, base.split, base.exclude)
+        _write_rules(dataset, base.split, base.exclude)
     detection, _ = write_dataset_yaml(
         dataset, indexed.generation, request, progress, base, base_has_type=config is not None
     )
@@ -191,15 +190,13 @@ def _check_samples_exist(context: SplitContext, excludes: Excludes, split: Split
         )
 
 
-def _write_rules(location: DatasetLocation, rule: SplitRule | None, excludes: Excludes) -> None:
+def _write_rules(dataset: OpenDataset, rule: SplitRule | None, excludes: Excludes) -> None:
     """Add split rule and excludes to a dataset.yaml that has no split rule; leave the rest of the file unchanged."""
-    own = load_config(location.config_path)
-    text = read_config_text(location.config_path)
-    new = update_all_split_sections(
-        text, rule or own.split, own.split_sets, excludes or own.exclude, location.config_path
-    )
+    own, path = dataset.config, dataset.location.config_path
+    text = read_config_text(path)
+    new = update_all_split_sections(text, rule or own.split, own.split_sets, excludes or own.exclude, path)
     if new != text:
-        write_text(location.config_path, new)
+        write_text(path, new)
 
 
 def _count_findings(meta: EnergonMeta, dataset: OpenDataset) -> tuple[Finding, ...]:

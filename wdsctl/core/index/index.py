@@ -126,21 +126,20 @@ def update_columns_if_needed(
     )
 
 
-def lacking_field_findings(location: DatasetLocation, generation: int, request: IndexRequest) -> tuple[Finding, ...]:
+def lacking_field_findings(dataset: OpenDataset, generation: int, request: IndexRequest) -> tuple[Finding, ...]:
     """Warn about samples that lack parts which the field map requires: the loader skips them. A note counts those that
     lack optional fields, and a warning masks in JPEG.
 
     Returns nothing in a dry run, nor if dataset.yaml or the offsets file cannot be read: `validate` reports the error.
     """
-    if request.dry_run or not os.path.exists(location.config_path):
+    if request.dry_run or not dataset.has_config():
         return ()
     from wdsctl.core.catalog.consistency import absent_field_findings, lossy_mask_findings, missing_field_findings
-    from wdsctl.core.dataset.config import load_config
     from wdsctl.core.offsets.read import Offsets
 
     try:
-        config = load_config(location.config_path)
-        offsets = Offsets(location.offsets_path(generation))
+        config = dataset.config
+        offsets = Offsets(dataset.location.offsets_path(generation))
         missing = missing_field_findings(offsets, config, "warning", names_samples=False)
         return (*missing, *absent_field_findings(offsets, config), *lossy_mask_findings(offsets, config))
     except (DatasetError, CatalogError, StorageError, PermissionDenied):
@@ -161,7 +160,7 @@ def is_energon_imported(dataset: OpenDataset) -> bool:
     )
     if not (is_url(location.root) or os.path.exists(left)):
         return True
-    return os.path.exists(location.config_path) and dataset.catalog.has_splits
+    return dataset.has_config() and dataset.catalog.has_splits
 
 
 def has_quarantine(dataset: OpenDataset) -> bool:
@@ -182,7 +181,7 @@ def reapply_splits_if_needed(
     """
     if request.dry_run:
         return False, ()
-    if not (os.path.exists(dataset.location.config_path) or dataset.catalog.has_splits or has_quarantine(dataset)):
+    if not (dataset.has_config() or dataset.catalog.has_splits or has_quarantine(dataset)):
         return False, ()
     from wdsctl.core.split.reapply import reapply_splits
 
@@ -336,7 +335,7 @@ def index_staged(stage: CatalogStage, request: IndexRequest, progress: Progress)
             *media_findings,
             *column_findings,
             *split_findings,
-            *lacking_field_findings(stage.location, report.generation, request),
+            *lacking_field_findings(stage.dataset, report.generation, request),
         ),
         up_to_date=report.up_to_date
         and not is_changed

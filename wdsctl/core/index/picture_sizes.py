@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from wdsctl.core.catalog.read import Catalog
-from wdsctl.core.dataset.config import DatasetConfig, parse_config, read_config_text, update_drawn_on_line
+from wdsctl.core.dataset.config import DatasetConfig, read_config_text, update_drawn_on_line
 from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.errors import Finding
 from wdsctl.core.files import write_text
@@ -17,6 +16,7 @@ from wdsctl.core.json_text import read_json
 from wdsctl.core.media.kinds import part_kind
 from wdsctl.core.media.probe import probe_image
 from wdsctl.core.offsets.read import Offsets
+from wdsctl.core.opened.handle import OpenDataset
 from wdsctl.core.samples.field_map import parse_field_map
 from wdsctl.core.samples.field_path import FieldPath
 from wdsctl.core.samples.geometry import PictureForm
@@ -112,22 +112,22 @@ def catalog_size_findings(catalog: Catalog, config: DatasetConfig) -> Iterator[F
 
 
 def write_drawn_on(
-    location: DatasetLocation, generation: int, requested: DrawnOn | Literal[""], *, is_new: bool
+    dataset: OpenDataset, generation: int, requested: DrawnOn | Literal[""], *, is_new: bool
 ) -> tuple[bool, list[Finding]]:
     """Write what labels are drawn on into dataset.yaml, if it is requested, or the file is new and maps labels.
 
     Returns (whether the file changed, findings about sizes that disagree).
     """
-    if not os.path.exists(location.config_path):
+    if not dataset.has_config():
         return False, []
-    text = read_config_text(location.config_path)
-    config = parse_config(text, location.config_path)
+    location, config = dataset.location, dataset.config
     sizes = sample_sizes(location, generation, config)
     drawn_on = requested or config.drawn_on
     if is_new and not drawn_on and has_geometry(config.field_map):
         drawn_on = find_drawn_on(sizes)
     is_changed = bool(drawn_on) and drawn_on != config.drawn_on
     if is_changed and drawn_on:
+        text = read_config_text(location.config_path)
         write_text(location.config_path, update_drawn_on_line(text, drawn_on, location.config_path))
     return is_changed, list(size_findings(sizes, drawn_on))
 

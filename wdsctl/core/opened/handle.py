@@ -54,6 +54,7 @@ class OpenDataset:
         self._folder = ExitStack()
         self._is_held = False
         self._revision: tuple[int, ...] | None = None
+        self._config: tuple[tuple[int, ...] | None, DatasetConfig] | None = None
         self._kept_state: tuple[tuple[int, ...] | None, CatalogState | None] | None = None
 
     @cached_property
@@ -89,13 +90,19 @@ class OpenDataset:
         with Ledger.open_for_reading(self.location.ledger_path) as ledger:
             yield ledger
 
-    @cached_property
+    def has_config(self) -> bool:
+        return os.path.exists(self.location.config_path)
+
+    @property
     def config(self) -> DatasetConfig:
-        """The parsed `dataset.yaml`, with default values if there is none. Raises as `load_config` does."""
+        """`dataset.yaml`, parsed again if the file has changed; default values without it. Raises as `load_config`."""
         from wdsctl.core.dataset.config import DatasetConfig, load_config
 
         path = self.location.config_path
-        return load_config(path) if os.path.exists(path) else DatasetConfig()
+        revision = file_revision(path)
+        if self._config is None or self._config[0] != revision:
+            self._config = revision, DatasetConfig() if revision is None else load_config(path)
+        return self._config[1]
 
     def state(self) -> CatalogState | None:
         """Generation, shards and samples, for the history; None if there is no catalog that can be read."""
@@ -118,7 +125,7 @@ class OpenDataset:
     def refresh(self) -> None:
         """Read what is there now. A catalog that no writer has replaced stays open."""
         is_current = self._revision == file_revision(self.location.catalog_path)
-        self._close("ledger", "config", *(() if is_current else ("browser", "catalog")))
+        self._close("ledger", *(() if is_current else ("browser", "catalog")))
 
     def use(self, location: DatasetLocation) -> None:
         """Continue at the address for writing. What is open stays open, if it is the same folder."""

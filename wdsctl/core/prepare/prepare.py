@@ -374,7 +374,7 @@ def _run_steps(
     location = dataset.location
     type_request = SampleTypeRequest(request.sample_type, request.field_map, request.redetect)
     set_aside_broken_config(location, type_request, progress)
-    former_type = _former_type(location)
+    former_type = type_text(dataset.config.sample_type, dataset.config.field_map) if dataset.has_config() else ""
     folder = None
     if listing:
         folder = _write_shards(location, source, dest, request, listing, entry, check_writer, progress)
@@ -398,19 +398,19 @@ def _run_steps(
                 entry.findings += taken.findings
                 indexed = replace(indexed, findings=(*indexed.findings, *taken.findings))
             if is_new:  # `index` compared the samples with another field map, or with none
-                lacking = lacking_field_findings(location, indexed.generation, request.index)
+                lacking = lacking_field_findings(dataset, indexed.generation, request.index)
                 lacking = (*lacking, *not_utf8_findings(detection))
                 kept = (each for each in indexed.findings if each.code not in ("WDS108", "WDS172", "WDS173"))
                 entry.findings += lacking
                 indexed = replace(indexed, findings=(*kept, *lacking))
-            config = load_config(location.config_path) if os.path.exists(location.config_path) else None
+            config = dataset.config if dataset.has_config() else None
             is_kept = config is not None and not is_new and not is_polylithic(os.path.dirname(location.root))
             if config is not None and is_kept and not indexed.up_to_date:
                 fitting = fitting_type_findings(dataset, indexed.generation, config, source, dest)
                 entry.findings += fitting
                 indexed = replace(indexed, findings=(*indexed.findings, *fitting))
             is_written, about_sizes = write_drawn_on(
-                location, indexed.generation, request.drawn_on, is_new=not former_type
+                dataset, indexed.generation, request.drawn_on, is_new=not former_type
             )
             entry.findings += about_sizes
             indexed = replace(indexed, findings=(*indexed.findings, *about_sizes))
@@ -448,14 +448,6 @@ def _run_steps(
         unsure.report = replace(report, up_to_date=False)
         raise unsure
     return report
-
-
-def _former_type(location: DatasetLocation) -> str:
-    """The sample type and fields of an existing dataset.yaml; empty without one."""
-    if not os.path.exists(location.config_path):
-        return ""
-    config = load_config(location.config_path)
-    return type_text(config.sample_type, config.field_map)
 
 
 def _take_over_energon(

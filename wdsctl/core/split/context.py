@@ -15,7 +15,6 @@ import numpy as np
 from wdsctl.core.array_types import Int64Array, Uint64Array
 from wdsctl.core.catalog.splits import AssignmentHistory, HistoryBySet, SplitShard
 from wdsctl.core.catalog.values import ShardRow
-from wdsctl.core.dataset.config import DatasetConfig, load_config
 from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.errors import CatalogError, InputError
 from wdsctl.core.files import remove_tree
@@ -144,7 +143,7 @@ def read_split_state(dataset: OpenDataset) -> SplitState:
     if excludes is not None:
         return SplitState(rules, excludes, {}, histories, excluded, inputs_digest, has_stored_rules=True)
     # A new catalog, or one that only has shares, does not have the other rules of dataset.yaml yet.
-    authored = load_config(location.config_path) if os.path.exists(location.config_path) else DatasetConfig()
+    authored = dataset.config
     new = {name: rule for name, rule in authored.split_sets.items() if name not in rules}
     if authored.split is not None and "" not in rules:
         new = {"": authored.split} | new

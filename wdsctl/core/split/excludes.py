@@ -28,7 +28,6 @@ from wdsctl.core.catalog.ledger_checks import (
 )
 from wdsctl.core.catalog.splits import SampleFlags, SplitShard, sample_flags, shard_from_flags
 from wdsctl.core.catalog.values import ShardRow
-from wdsctl.core.dataset.config import DatasetConfig, load_config
 from wdsctl.core.dataset.location import DatasetLocation, shell_command_at
 from wdsctl.core.dataset.shard_names import expand_braces
 from wdsctl.core.dataset.shard_patterns import ShardPatterns, split_shard_and_key
@@ -355,8 +354,7 @@ def flag_repeated_keys(context: SplitContext) -> Iterator[tuple[ShardRow, Sample
 
 def flag_missing_parts(context: SplitContext) -> Iterator[tuple[ShardRow, SampleFlags]]:
     """By shard, the samples that lack a required or expected part."""
-    path = context.location.config_path
-    config = load_config(path) if os.path.exists(path) else DatasetConfig()
+    config = context.dataset.config
     parts = [*required_parts(context.offsets, config), *expected_parts(context.offsets, config)]
     for shard, positions in find_incomplete_samples(context.offsets, parts).items():
         row = context.by_path[shard]

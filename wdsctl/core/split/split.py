@@ -5,7 +5,6 @@ Counts are exact, no sample is lost, no split is empty unless allowed, and no sa
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 from collections.abc import Callable, Mapping
@@ -13,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from wdsctl.core.catalog.presence import check_catalog_exists, wait_for_catalog
 from wdsctl.core.catalog.splits import HistoryBySet
-from wdsctl.core.dataset.config import DatasetConfig, load_config, read_config_text, update_split_section
+from wdsctl.core.dataset.config import DatasetConfig, read_config_text, update_split_section
 from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command_at
 from wdsctl.core.errors import DatasetError, UsageError
 from wdsctl.core.files import write_text
@@ -126,7 +125,7 @@ def split_dataset_locked(
             code="WDS119",
         )
     state = read_split_state(dataset)
-    authored = load_config(location.config_path) if os.path.exists(location.config_path) else DatasetConfig()
+    authored = dataset.config
     requested, dropped = target_sets(request, state, authored)
     kept = {name: state.rules[name] for name, rule in requested.items() if _keeps_rule(request, rule, state)}
     target = {name: rule for name, rule in requested.items() if name not in kept}
@@ -282,7 +281,7 @@ class _SplitPlan:
         rules = {name: with_stored_key_files(location, rule) for name, rule in self.rules.items()}
         stored_excludes = excludes_with_stored_key_files(location, excludes)
         include_default = "" in (*self.target_rules, *self.kept_rules, *self.dropped_sets)
-        text = updated_dataset_yaml(location, rules, stored_excludes, include_default=include_default)
+        text = updated_dataset_yaml(self.context.dataset, rules, stored_excludes, include_default=include_default)
         copy_key_files(location, self.rules, excludes)
         with change_catalog(self.context.dataset) as draft:
             histories: HistoryBySet = {name: known for name, known in self.state.histories.items() if name in rules}
@@ -372,7 +371,7 @@ def ensure_split(
     """
     location, state = dataset.location, read_split_state(dataset)
     current = state.rules.get("")
-    authored = load_config(location.config_path).split if os.path.exists(location.config_path) else None
+    authored = dataset.config.split
     requested = SplitRule(dict(shares), by, seed) if shares is not None else None
     if current is None or (requested is not None and not requested.is_satisfied_by(current)):
         rule = requested or authored or default() or SplitRule(DEFAULT_SHARES, by, seed)
@@ -380,7 +379,7 @@ def ensure_split(
     is_written = False
     if authored is None or requested is not None:
         # A run that was killed between catalog and dataset.yaml leaves the file behind.
-        if os.path.exists(location.config_path) and (authored is None or not authored.is_satisfied_by(current)):
+        if dataset.has_config() and (authored is None or not authored.is_satisfied_by(current)):
             text = read_config_text(location.config_path)
             write_text(location.config_path, update_split_section(text, current, location.config_path))
             is_written = True

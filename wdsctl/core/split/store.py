@@ -13,12 +13,13 @@ from hashlib import blake2b
 
 from wdsctl.core.catalog.draft import CatalogDraft
 from wdsctl.core.catalog.splits import HistoryBySet
-from wdsctl.core.dataset.config import load_config, read_config_text, update_all_split_sections
+from wdsctl.core.dataset.config import read_config_text, update_all_split_sections
 from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.directories import resolve_parent
 from wdsctl.core.errors import translate_os_errors
 from wdsctl.core.file_limits import MAX_INDEX_BYTES, read_whole
 from wdsctl.core.files import remove_file, write_pieces
+from wdsctl.core.opened.handle import OpenDataset
 from wdsctl.core.safe_open import open_named
 from wdsctl.core.split.assignment import Assignment
 from wdsctl.core.split_rules.excludes import Excludes
@@ -64,20 +65,20 @@ def has_only_shares(rules: SplitRules) -> bool:
 
 
 def updated_dataset_yaml(
-    location: DatasetLocation, rules: SplitRules, excludes: Excludes, *, include_default: bool
+    dataset: OpenDataset, rules: SplitRules, excludes: Excludes, *, include_default: bool
 ) -> str | None:
     """The new text of dataset.yaml; None if it does not change, or does not exist.
 
     `include_default`: also write the rule of the default set, which otherwise stays as the author wrote it. Raises
     DatasetError WDS220.
     """
-    if not os.path.exists(location.config_path):
+    if not dataset.has_config():
         return None
-    text = read_config_text(location.config_path)
-    authored = load_config(location.config_path).split
+    path = dataset.location.config_path
+    text, authored = read_config_text(path), dataset.config.split
     default = rules.get("") if include_default or authored is None else authored
     named = {name: rule for name, rule in rules.items() if name}
-    new = update_all_split_sections(text, default, named, excludes, path=location.config_path)
+    new = update_all_split_sections(text, default, named, excludes, path=path)
     return new if new != text else None
 
 
