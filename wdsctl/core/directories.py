@@ -48,14 +48,13 @@ class OpenFolder(NamedTuple):
             return None
 
     def check_in_place(self) -> None:
-        """Raise StorageError WDS416 if the path now leads to another folder, or to none."""
+        """Raise StorageError WDS416 if the path now leads to another folder, to none, or is a link."""
+        is_descriptor = bool(_DESCRIPTOR_PATH.fullmatch(self.path))
         try:
-            now = _open_descriptor(self.path, create=False, from_held=False)
-        except (OSError, InputError):
+            now = os.stat(self.path, follow_symlinks=is_descriptor)
+            is_same = os.path.samestat(now, os.fstat(self.descriptor))
+        except OSError:
             is_same = False
-        else:
-            is_same = os.path.samestat(os.fstat(now), os.fstat(self.descriptor))
-            os.close(now)
         if not is_same:
             raise StorageError(
                 "the folder was moved or replaced while wdsctl wrote to it",

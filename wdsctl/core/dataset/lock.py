@@ -30,6 +30,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Any
 
 from wdsctl.core.dataset.location import DatasetLocation
@@ -58,10 +59,15 @@ def is_process_running(process: Mapping[str, Any]) -> bool | None:
 def pid_namespace() -> str:
     """Return the boot and the pid namespace in which this process's pids are valid; empty except on Linux."""
     try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            return f"{file.read().strip()} {os.readlink('/proc/self/ns/pid')}"
+        return f"{_boot_id()} {os.readlink('/proc/self/ns/pid')}"
     except OSError:
         return ""
+
+
+@cache
+def _boot_id() -> str:
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip()
 
 
 def process_start_time(pid: int) -> str:
