@@ -53,6 +53,7 @@ check: $(READY)  ## lint, types, import rules, generated documents
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python docs/house.py --check
+	$(BIN)/python docs/house_journeys.py --check
 	$(BIN)/python docs/generate.py --check
 	$(BIN)/python docs/json_schemas.py --check
 

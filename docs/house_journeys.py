@@ -3,7 +3,7 @@
 Each journey runs twice, on new data, and the second run is measured: the first one has imported the modules. Processes
 that a journey starts are not measured; datasets of a few samples need none. The journeys of the loader need torch, and
 are left out without it. With `--sites`, also prints where each connection is made, each schema is checked and each
-dataset.yaml is parsed.
+dataset.yaml is parsed. With `--check`, ends with 1 if a command costs more than it may (`MOST`).
 """  # noqa: INP001 - a script
 
 from __future__ import annotations
@@ -74,6 +74,23 @@ BEFORE = {
     "one more batch": Cost(43, 199, 126, 0, 0, 0, 0),
     "save": Cost(18, 68, 44, 0, 0, 0, 0),
     "resume, first batch": Cost(110, 754, 561, 10, 1, 1, 1),
+}
+
+#: What `--check` allows the commands: (calls between files, opens, connections, schema checks, parsed dataset.yaml).
+#: Lower a figure when a journey costs less; a commit that raises one says why. Calls and opens have a margin, for other
+#: Python versions and deeper temporary folders.
+MOST = {
+    "index one tar": (670, 60, 2, 1, 0),
+    "index again": (370, 25, 2, 2, 0),
+    "prepare raw with split": (2_650, 110, 2, 1, 2),
+    "inspect": (325, 25, 2, 2, 1),
+    "validate": (545, 30, 3, 3, 1),  # one connection for the samples of each shard, in its process
+    "split another set": (665, 45, 3, 3, 2),
+    "split into 2 folds": (960, 45, 3, 3, 2),
+    "prepare again": (1_950, 105, 5, 5, 4),
+    "index media": (435, 55, 3, 2, 0),
+    "index media again": (240, 35, 3, 3, 0),
+    "inspect media": (80, 15, 1, 1, 0),
 }
 
 Journeys = dict[str, Callable[[], object]]
@@ -229,9 +246,25 @@ def costs_in(folder: Path, recorder: Recorder, sites: dict[str, list[str]]) -> d
     return costs
 
 
+def excess(costs: dict[str, Cost]) -> list[str]:
+    """What a journey of `MOST` costs more than it may, in a line each."""
+    return [
+        f"{name}: {column} {now}, at most {most}"
+        for name, limits in MOST.items()
+        for column, now, most in zip(COLUMNS[2:], costs[name][2:], limits, strict=True)
+        if now > most
+    ]
+
+
 def main() -> int:
     warnings.simplefilter("ignore")
     recorder = Recorder()
+    if "--check" in sys.argv:
+        for _ in range(2):
+            with tempfile.TemporaryDirectory(prefix="wdsctl-house-") as folder:
+                found = excess(measure(command_journeys(Path(folder)), recorder))
+        sys.stdout.writelines(f"{each}\n" for each in found)
+        return 1 if found else 0
     costs: dict[str, Cost] = {}
     sites: dict[str, list[str]] = {}
     for _ in range(2):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from operator import attrgetter
 from typing import Any, Generic, TypeVar, overload
 
@@ -82,10 +83,9 @@ class Records(Sequence[T], Generic[T]):
         if self._length <= _FEW_RECORDS:
             if len(self._few) != self._length:
                 self._few = self._make(0, self._length)
-            yield from self._few
-            return
-        for start in range(0, self._length, _BLOCK_RECORDS):
-            yield from self._make(start, min(start + _BLOCK_RECORDS, self._length))
+            return iter(self._few)
+        starts = range(0, self._length, _BLOCK_RECORDS)
+        return chain.from_iterable(self._make(start, min(start + _BLOCK_RECORDS, self._length)) for start in starts)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Sequence):
