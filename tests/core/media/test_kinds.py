@@ -50,9 +50,7 @@ def test_part_kind_agrees_with_loader() -> None:
     for media_type in MEDIA_TYPES:
         for name in kinds.decodable_extensions(media_type):
             assert kinds.part_kind(name) == parts.part_content_type(f"seg.{name.upper()}", "any") == media_type
-    assert {name for names in kinds._EXTENSIONS_BY_KIND.values() for name in names.split()} <= {
-        *parts.DECODER_BY_EXTENSION
-    }
+    assert {name for names in kinds.EXTENSIONS_BY_KIND.values() for name in names} <= {*parts.DECODER_BY_EXTENSION}
 
 
 def test_pixel_limit_is_the_one_of_pillow() -> None:

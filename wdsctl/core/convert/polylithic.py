@@ -8,6 +8,7 @@ from typing import Literal
 
 from wdsctl.core.dataset.config import DatasetConfig, required_fields
 from wdsctl.core.dataset.polylithic import REFERENCES_PART
+from wdsctl.core.media.kinds import EXTENSIONS_BY_KIND
 from wdsctl.core.samples.types import COMPOSED_TYPES, CRUDE, MEDIA_LIST_KINDS, SAMPLE_TYPES
 
 _BLEND_TEMPLATE = """\
@@ -60,16 +61,17 @@ def parts_of(sample):
     """(the parts that the primary has, by name; part -> entry of the media)."""
     return sample, sample["{REFERENCES_PART}"]'''
 
-_JSONL_PARTS_CODE = '''\
+_INTEGER_EXTENSIONS = ", ".join(f'"{each}"' for each in EXTENSIONS_BY_KIND["integer"])
+_JSONL_PARTS_CODE = f'''\
 def parts_of(sample):
     """(the parts that the line has, by name; part -> entry of the media)."""
     line = sample["json"]
-    spelled = line.get("as", {})
-    own = {}
+    spelled = line.get("as", {{}})
+    own = {{}}
     for name, value in line["parts"].items():
         if spelled.get(name) == "base64":
             value = b64decode(value)
-        elif name.rpartition(".")[2] in ("cls", "cls2", "index", "inx", "id"):
+        elif name.rpartition(".")[2] in ({_INTEGER_EXTENSIONS}):
             value = int(value)
         own[name] = value
     return own, line["media"]'''

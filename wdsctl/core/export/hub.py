@@ -19,7 +19,7 @@ from wdsctl.core.errors import DatasetError
 from wdsctl.core.export.documents import write_documents
 from wdsctl.core.export.request import ExportRequest, Written
 from wdsctl.core.export.source import ExportSource, read_splits
-from wdsctl.core.media.kinds import MediaType, part_kind
+from wdsctl.core.media.kinds import EXTENSIONS_BY_KIND, MediaType, part_kind
 from wdsctl.core.progress import Progress
 from wdsctl.core.text import join_with_and, markdown_code, markdown_text, pluralize
 from wdsctl.core.yaml_files.document import dump_yaml
@@ -31,9 +31,7 @@ _GLOB = re.compile(r"[*?\[\]]")
 
 _NO_LICENSE = "The license is not stated yet. Name it here, and in `license` at the top of this file."
 #: What the builder makes of a part, by its last extension. It gives the bytes of all others.
-_DTYPES = dict.fromkeys(("txt", "text", "transcript"), "string") | dict.fromkeys(
-    ("cls", "cls2", "index", "inx", "id"), "int64"
-)
+_DTYPES = dict.fromkeys(("txt", "text", "transcript"), "string") | dict.fromkeys(EXTENSIONS_BY_KIND["integer"], "int64")
 #: Parts whose structure only their content tells, and compressed parts: the builder has to infer the features.
 _UNKNOWN = frozenset(
     ("json", "jsn", "ten", "tb", "mp", "msg", "npy", "npz", "cbor", "pth", "bz2", "gz", "lz4", "xz", "zst")

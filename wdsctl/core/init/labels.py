@@ -11,6 +11,7 @@ from wdsctl.core.dataset.config import DatasetConfig
 from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.errors import DatasetError
 from wdsctl.core.jobs import UnitSize, make_executor, run_units
+from wdsctl.core.media.kinds import EXTENSIONS_BY_KIND
 from wdsctl.core.offsets.read import open_cached_offsets
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.samples.field_path import FieldPath, parse_field_path
@@ -21,8 +22,6 @@ from wdsctl.core.text import short_repr
 
 #: More different values are no classes: a field that says something else of every sample.
 MAX_CLASSES = 50_000
-
-_INTEGER_EXTENSIONS = frozenset({"cls", "cls2", "index", "inx", "id"})
 
 Label = int | str
 
@@ -125,7 +124,7 @@ def _labels_in(path: FieldPath, parts: dict[str, bytes], unit: LabelUnit, where:
     if isinstance(value, bytes):
         part = next(access.part for access in path.alternatives if access.part in parts)
         try:
-            if unit.is_integer or part.rpartition(".")[2].lower() in _INTEGER_EXTENSIONS:
+            if unit.is_integer or part.rpartition(".")[2].lower() in EXTENSIONS_BY_KIND["integer"]:
                 return [int(value)]
             return [value.decode()]
         except ValueError as error:

@@ -134,18 +134,18 @@ PartKind = Literal["text", "integer", "json", "lines", "npy", "npz", "torch", "i
 MEDIA_KINDS: frozenset[PartKind] = frozenset(("image", "video", "audio"))
 ARRAY_KINDS: frozenset[PartKind] = frozenset(("npy", "npz", "torch"))
 
-#: The other extensions that the loader decodes (`wdsctl/loader/decoding/parts.py`; a test compares the two).
-_EXTENSIONS_BY_KIND: dict[PartKind, str] = {
-    "text": "txt text transcript caption srt vtt md html xml csv tsv",
-    "integer": "cls cls2 index inx id",
-    "json": "json jsn",
-    "lines": "jsonl ndjson",
-    "npy": "npy",
-    "npz": "npz",
-    "torch": "pth pt",
+#: The other extensions that the loader decodes (`wdsctl/loader/decoding/parts.py`).
+EXTENSIONS_BY_KIND: dict[PartKind, tuple[str, ...]] = {
+    "text": ("txt", "text", "transcript", "caption", "srt", "vtt", "md", "html", "xml", "csv", "tsv"),
+    "integer": ("cls", "cls2", "index", "inx", "id"),
+    "json": ("json", "jsn"),
+    "lines": ("jsonl", "ndjson"),
+    "npy": ("npy",),
+    "npz": ("npz",),
+    "torch": ("pth", "pt"),
 }
 _KIND_BY_EXTENSION: dict[str, PartKind] = {
-    **{name: kind for kind, names in _EXTENSIONS_BY_KIND.items() for name in names.split()},
+    **{name: kind for kind, names in EXTENSIONS_BY_KIND.items() for name in names},
     **{name: each.media_type for name, each in FORMAT_BY_EXTENSION.items() if each.readers},
 }
 

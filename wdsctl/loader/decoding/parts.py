@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from wdsctl.core.media.kinds import FORMAT_BY_EXTENSION
+from wdsctl.core.media.kinds import EXTENSIONS_BY_KIND, FORMAT_BY_EXTENSION
 from wdsctl.core.samples.packed_json import parse_packed_json
 from wdsctl.core.samples.stored_values import (
     RAW_IMAGE_EXTENSION,
@@ -131,12 +131,11 @@ TEXT_DECODER: tuple[Callable[[bytes], Any], ErrorTypes] = (decode_text, TEXT_DEC
 
 #: By the last extension of a part's name, in lower case. Other parts stay bytes.
 DECODER_BY_EXTENSION: dict[str, tuple[Callable[[bytes], Any], ErrorTypes]] = {
-    **dict.fromkeys(("txt", "text", "transcript", "caption"), TEXT_DECODER),
-    **dict.fromkeys(("srt", "vtt", "md", "html", "xml", "csv", "tsv"), TEXT_DECODER),
-    **dict.fromkeys(("cls", "cls2", "index", "inx", "id"), (decode_integer, TEXT_DECODE_ERRORS)),
-    **dict.fromkeys(("json", "jsn"), (decode_json, TEXT_DECODE_ERRORS)),
-    **dict.fromkeys(("jsonl", "ndjson"), (decode_jsonl, TEXT_DECODE_ERRORS)),
-    **dict.fromkeys(("pth", "pt"), (decode_torch, ARRAY_DECODE_ERRORS)),
+    **dict.fromkeys(EXTENSIONS_BY_KIND["text"], TEXT_DECODER),
+    **dict.fromkeys(EXTENSIONS_BY_KIND["integer"], (decode_integer, TEXT_DECODE_ERRORS)),
+    **dict.fromkeys(EXTENSIONS_BY_KIND["json"], (decode_json, TEXT_DECODE_ERRORS)),
+    **dict.fromkeys(EXTENSIONS_BY_KIND["lines"], (decode_jsonl, TEXT_DECODE_ERRORS)),
+    **dict.fromkeys(EXTENSIONS_BY_KIND["torch"], (decode_torch, ARRAY_DECODE_ERRORS)),
     "npy": (decode_npy, ARRAY_DECODE_ERRORS),
     "npz": (decode_npz, ARRAY_DECODE_ERRORS),
     **dict.fromkeys(("msgpack", "msg", "mp"), (decode_msgpack, (*TEXT_DECODE_ERRORS, TypeError, MemoryError))),
