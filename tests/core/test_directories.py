@@ -184,3 +184,11 @@ def test_link_inside_held_folder_is_refused(tmp_path: Path) -> None:
     with hold_folder(str(tmp_path / "d")), pytest.raises(InputError, match="contains a link"):  # noqa: SIM117
         with open_folder(str(tmp_path / "d" / "link")):
             pass
+
+
+def test_folder_that_does_not_exist_is_not_held(tmp_path: Path) -> None:
+    with hold_folder(str(tmp_path / "none")) as is_held:
+        assert not is_held
+        (tmp_path / "none").mkdir()
+        with open_folder(str(tmp_path / "none")):
+            pass

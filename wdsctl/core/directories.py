@@ -127,18 +127,24 @@ _HELD_LOCK = threading.Lock()
 
 
 @contextmanager
-def hold_folder(path: str) -> Iterator[None]:
+def hold_folder(path: str) -> Iterator[bool]:
     """Keep the folder at `path` open for the block: `open_folder` begins there, for it and the folders inside.
 
-    So a command examines the way to its folder once, and stays in that folder if another program moves it. Raises as
-    `open_folder` does.
+    So a command examines the way to its folder once, and stays in that folder if another program moves it. Yields
+    whether it is held: a folder that cannot be opened is not, and whoever opens a file in it reports why. Raises
+    InputError WDS415 for a link on the way.
     """
     path = os.path.abspath(path)
-    handle = _open_descriptor(path, create=False, from_held=False)  # another handle may hold a folder that was moved
+    try:
+        # Not from a held folder: another handle may hold one that was moved.
+        handle = _open_descriptor(path, create=False, from_held=False)
+    except OSError:
+        yield False
+        return
     with _HELD_LOCK:
         _HELD.setdefault(path, []).append(handle)
     try:
-        yield
+        yield True
     finally:
         with _HELD_LOCK:
             _HELD[path].remove(handle)

@@ -162,9 +162,7 @@ class OpenDataset:
     def hold_folder(self) -> None:
         """Keep wdsctl's folder open until `close`, if it exists."""
         if not self._is_held:
-            with suppress(OSError):  # the first reader or writer reports it
-                self._folder.enter_context(hold_folder(self.location.meta))
-                self._is_held = True
+            self._is_held = self._folder.enter_context(hold_folder(self.location.meta))
 
     def close(self) -> None:
         self._close("ledger", "browser", "catalog")
