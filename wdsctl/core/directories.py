@@ -134,11 +134,11 @@ def hold_folder(path: str) -> Iterator[bool]:
     whether it is held: a folder that cannot be opened is not, and whoever opens a file in it reports why. Raises
     InputError WDS415 for a link on the way.
     """
-    path = os.path.abspath(path)
-    try:
+    path, handle = os.path.abspath(path), -1
+    with suppress(OSError):
         # Not from a held folder: another handle may hold one that was moved.
         handle = _open_descriptor(path, create=False, from_held=False)
-    except OSError:
+    if handle < 0:
         yield False
         return
     with _HELD_LOCK:
