@@ -381,7 +381,7 @@ def test_batches_of_unlike_samples_are_counted_across_resumes_without_max_failed
 
 @pytest.mark.parametrize(
     "damage",
-    [7, [], {"x": 1}, {"0": -1}, {"0": [5, [[0, 1, 1, 0]], []]}, {"0": [5, [[0, 1]], [["a", "b"]]]}, {"0": "1"}],
+    [7, [], {"x": -1}, {"1 x": 1}, {"0": -1}, {"0": [5, [[0, 1, 1, 0]], []]}, {"0": [5, [[0, 1]], [["", ""]]]}],
 )
 def test_damaged_failures_of_state_are_rejected(damage: Any, blend: Blender) -> None:
     loader = get_loader(get_train_dataset(blend, batch_size=8, task_encoder=Raw()), max_failed_fraction=0.5)

@@ -16,13 +16,22 @@ from tests.loader.running import (
     Packs,
     digests,
     ids,
+    json_round_trip,
     make_training_loader,
     raising_worker_config,
     save_state_after,
     take_batches,
 )
 from wdsctl.core.errors import InputError, PermissionDenied, SampleFailed, StorageDown, StorageError
-from wdsctl.loader import CaptioningSample, Loader, SkipSample, WorkerConfig, stateless
+from wdsctl.loader import (
+    CaptioningSample,
+    Loader,
+    SkipSample,
+    WorkerConfig,
+    get_loader,
+    get_val_dataset,
+    stateless,
+)
 from wdsctl.loader.runtime.failures import (
     FATAL_ERRORS,
     FatalSampleError,
@@ -229,6 +238,66 @@ def test_consecutive_failures_stop_training_at_tolerance_of_hook(dataset: str) -
         next(iter(loader_of(dataset, Broken(ValueError("always")))))
     with pytest.raises(FatalSampleError, match="4 consecutive samples failed in encode_sample"):
         next(iter(loader_of(dataset, Impatient())))
+
+
+class FailsInside(Raw):
+    """Fails at samples 2 to 6: two at the end of the first batch, and three at the beginning of the second."""
+
+    @stateless(failure_tolerance=5)
+    def encode_sample(self, sample: Any) -> Any:
+        if 2 <= int(sample["__key__"]) <= 6:
+            raise ValueError("bad")
+        return sample
+
+
+class FailsInPacks(Raw):
+    """Makes packs of three samples, of which all but the first sample fail."""
+
+    def select_samples_to_pack(self, samples: list[Any]) -> list[list[Any]]:
+        return [samples[:3], samples[3:]]
+
+    @stateless(failure_tolerance=5)
+    def postencode_sample(self, sample: Any) -> Any:
+        if 1 <= int(sample["__key__"]) <= 5:
+            raise ValueError("bad")
+        return sample
+
+    def pack_selected_samples(self, samples: list[Any]) -> Any:
+        return samples[0]
+
+
+def train_on_packs(path: str, workers: WorkerConfig) -> Loader:
+    packs = {"packing_buffer_size": 6, "batch_size": 1, "shuffle": False, "lanes": 1}
+    return loader_of(path, FailsInPacks(), worker_config=workers, **packs)
+
+
+def validate_in_ranges(path: str, workers: WorkerConfig) -> Loader:
+    options: Any = {"task_encoder": FailsInside(), "worker_config": workers}
+    return get_loader(get_val_dataset(path, split_part="train", batch_size=4, **options))
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2])
+@pytest.mark.parametrize("open_loader", [train_on_packs, validate_in_ranges])
+def test_failures_in_a_row_end_run_at_same_batch_if_it_is_resumed_at_every_batch(
+    open_loader: Any, workers: int, dataset: str
+) -> None:
+    def end_of_run(steps: int) -> tuple[int, str]:
+        state, count = None, 0
+        while count < 20:
+            with open_loader(dataset, WorkerConfig(num_workers=workers)) as loader:
+                if state is not None:
+                    loader.load_state_dict(state)
+                try:
+                    for _ in islice(loader, steps):
+                        count += 1
+                except FatalSampleError as error:
+                    return count, error.message.partition("; ")[0]
+                state = json_round_trip(loader.state_dict())
+        return count, "no error"
+
+    assert end_of_run(20)[0] == 1
+    assert end_of_run(20)[1].startswith("5 consecutive samples failed in")
+    assert end_of_run(1) == end_of_run(20)
 
 
 @pytest.mark.parametrize("error", [MemoryError("full"), ImportError("gone"), SystemExit(2)], ids=repr)

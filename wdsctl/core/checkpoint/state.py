@@ -21,11 +21,12 @@
     cursors             lane -> {"draws", "stream", "weight_history", "bans"}: its position. "origin", of a split lane:
                         [root, [[draws, children, child], ...]]. "turns", the number of turns that the lane has had in
                         this layout; of version 1 only in a pass. "handed_out", if smaller batches replace those of the
-                        job: samples of the current turn that were handed out. Without lanes: batch -> {"emitted",
-                        "bans"}
+                        job: samples of the current turn that were handed out. "failures", if there are any: how many
+                        times in a row a hook has failed, by its name. Without lanes: batch -> {"emitted", "bans"}
     bans                [[key | [source, id], ...], ...]: excluded samples, as the user passed them
-    failures            only where failures can end the run: by source, attempts and failures of its last samples, see
-                        `wdsctl.loader.runtime.failure_rates`; in a merged state a list of these, by rank
+    failures            only where failures can end the run: by source, attempts and failures of its last samples, and
+                        without lanes, failures in a row by hook, see `wdsctl.loader.runtime.failure_rates`; in a merged
+                        state a list of these, by rank
     digests, checksum   see `digests`
 
 A rank has the cursors of its own lanes, a merged state those of all lanes: the states of a job together have a size in
@@ -81,6 +82,7 @@ MAX_RANKS = 1 << 20
 MAX_LANES = 1 << 24
 
 _CURSOR = frozenset({"draws", "stream", "weight_history", "bans"})
+_CURSOR_COUNTS = ("draws", "turns", "handed_out")
 _JSON_SCALARS = frozenset({int, str, bool, float, type(None)})
 
 
@@ -239,16 +241,15 @@ def _find_cursor_error(cursor: Any, bans: int) -> str:
         for lane_split in origin[1]:
             levels += lane_split[2] > 0
     history, bans_since = cursor["weight_history"], cursor["bans"]
-    if not _is_count(cursor["draws"]):
-        problem = f"'draws' is {short_repr(cursor['draws'])}, expected a count"
+    no_count = next((name for name in _CURSOR_COUNTS if not _is_count(cursor.get(name, 0))), None)
+    if no_count is not None:
+        problem = f"{no_count!r} is {short_repr(cursor[no_count])}, expected a count"
     elif type(cursor["stream"]) is not dict or not _is_json(cursor["stream"]):
         problem = "'stream' is not a JSON object"
     elif not _is_list_of_lists(history) or not all(level and _are_pairs(level) for level in history):
         problem = f"'weight_history' is {short_repr(history)}, expected a list of lists of [segment, draw]"
-    elif not _is_count(cursor.get("turns", 0)):
-        problem = f"'turns' is {short_repr(cursor['turns'])}, expected a count"
-    elif not _is_count(cursor.get("handed_out", 0)):
-        problem = f"'handed_out' is {short_repr(cursor['handed_out'])}, expected a count"
+    elif not _are_counts_by_name(cursor.get("failures", {})):
+        problem = f"'failures' is {short_repr(cursor['failures'])}, expected counts by hook"
     elif len(history) != levels:
         problem = f"'weight_history' has {len(history)} levels, but the lane's splits need {levels}"
     elif (
@@ -274,6 +275,8 @@ def _find_failures_error(state: LoaderState) -> str:
 
 def _is_window(item: tuple[Any, Any]) -> bool:
     counter, window = item
+    if _are_counts_by_name({counter: window}):
+        return True
     if not isinstance(counter, str) or not _is_number_text(counter.removeprefix("-")):
         return False
     if _is_count(window):
@@ -291,6 +294,12 @@ def _is_window(item: tuple[Any, Any]) -> bool:
 
 def _is_count(value: Any) -> bool:
     return type(value) is int and 0 <= value < MAX_COUNT
+
+
+def _are_counts_by_name(value: Any) -> bool:
+    return type(value) is dict and all(
+        isinstance(name, str) and name.isidentifier() and _is_count(count) for name, count in value.items()
+    )
 
 
 def _are_texts(value: Any) -> bool:

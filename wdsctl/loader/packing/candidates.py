@@ -126,7 +126,7 @@ class ColumnCandidates:
         is_banned = self._samples.ban_check
         if is_banned is not None:
             kept = [entry for entry in entries if not is_banned(entry.payload, entry.address)]
-            self._failures.stats.banned += 0 if is_replay else len(entries) - len(kept)
+            self._failures.stats.banned += len(entries) - len(kept)
             entries = kept
         known = [entry for entry in entries if min(entry.lengths) >= 0]
         # If no length is missing, one success is as good as all.

@@ -113,7 +113,8 @@ class PlannedPackCursor:
     def next(self) -> PipelineItem | None:
         """The next pack, or the next output of one; None at the end of a finite lane."""
         if self._unplanned_state is not None:
-            self._replan_window(self._unplanned_state)
+            with self._failures.repeating():
+                self._replan_window(self._unplanned_state)
         while True:
             if self._outputs is not None:
                 item = next(self._outputs, None)
@@ -176,8 +177,8 @@ class PlannedPackCursor:
         return encode_sample_list([entry.address for entry in self._carried_out])
 
     def _replan_window(self, state: dict[str, Any]) -> None:
-        """Plan the window of a state again, and skip its emitted packs and outputs. Nothing counts a second time."""
-        self._unplanned_state, counted = None, self._stats.copy()
+        """Plan the window of a state again, and skip its emitted packs and outputs."""
+        self._unplanned_state = None
         self._upstream.load(state["upstream"])
         self._plan_next_window(is_replay=True)
         self._check_lengths(self._lengths_hash, state["lengths"])
@@ -189,7 +190,6 @@ class PlannedPackCursor:
             self._outputs = outputs = self._begin_pack(state["bans"])
             while self._outputs_emitted < state["emitted"] and next(outputs, None) is not None:
                 self._outputs_emitted += 1
-        self._stats.forget_counts_since(counted)
 
     def _begin_pack(self, ban_count: int) -> Iterator[PipelineItem]:
         positions = self._packs[self._packs_begun]
@@ -212,12 +212,13 @@ class PlannedPackCursor:
         self._window_start, self._carried_in = self._upstream.state(), self._carried_addresses()
         carried = self._carried_out
         if any(each.payload is None for each in carried):
-            carried = [rebuild_candidate(each.address, self._candidate_source) for each in carried]
+            with self._failures.repeating():
+                carried = [rebuild_candidate(each.address, self._candidate_source) for each in carried]
             if not is_replay:
                 self._check_lengths(_hash_lengths(carried, _length_table(carried, packing)), self._carried_hash)
         taken, looked_at = self._candidate_source.take(packing.window, is_replay=is_replay)
         new, too_long = fit_candidates(taken, packing, self._candidate_source)
-        self._stats.too_long += 0 if is_replay else too_long
+        self._stats.too_long += too_long
         self._count_empty_draws(0 if new else looked_at)
         entries = [*carried, *new]
         lengths = _length_table(entries, packing)

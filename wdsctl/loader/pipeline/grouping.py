@@ -190,7 +190,8 @@ class GroupCursor:
         """Rebuild the waiting items of a loaded state, once."""
         if not self._unbuilt_addresses:
             return
-        items = [self._upstream.rebuild(address) for address in self._unbuilt_addresses]
+        with self._failures.repeating():
+            items = [self._upstream.rebuild(address) for address in self._unbuilt_addresses]
         self._unbuilt_text, self._unbuilt_addresses, self._may_have_full_groups = "", [], True
         for item in items:
             if item.banned_by:

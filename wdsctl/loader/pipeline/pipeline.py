@@ -104,8 +104,9 @@ class LaneCursor:
     """The position of one lane.
 
     State: `draws`, the references it has drawn; `stream`, the states of its stages; `weight_history`, the draws at
-    which segments of the weights' schedule began; `bans`, the draws at which bans began: without the latest ones while
-    a batch is under way of which some outputs were emitted, so that it is finished with the samples it began with.
+    which segments of the weights' schedule began; `failures`, if there are any, the failures in a row by hook; `bans`,
+    the draws at which bans began: without the latest ones while a batch is under way of which some outputs were
+    emitted, so that it is finished with the samples it began with.
     """
 
     def __init__(
@@ -149,6 +150,7 @@ class LaneCursor:
         else:
             self._begin_bans(state["draws"])
             self._load_stage(self._batches, state["stream"])
+        failures.consecutive_failures = dict(state.get("failures", {})) if state else {}
 
     def _begin_bans(self, draws: int) -> None:
         """Apply all bans from this draw on."""
@@ -173,7 +175,8 @@ class LaneCursor:
             # Before `load`, which begins the current batch again.
             self._refs.prefetch(address[0] if isinstance(address, list) else address for address in waiting)
             self._samples.prefetch(waiting)
-            stage.load(stage_state)
+            with self._failures.repeating():
+                stage.load(stage_state)
         except (KeyError, TypeError, ValueError) as error:
             raise StateMismatch(
                 f"the state of a lane is damaged: {type(error).__name__}: {error}",
@@ -198,11 +201,13 @@ class LaneCursor:
         return bool(self._batches.state()["emitted"])
 
     def state(self) -> LaneState:
+        failures = self._failures.consecutive_failures
         return {
             "draws": self._refs.draws,
             "stream": self._batches.state(),
             "weight_history": [[list(entry) for entry in level] for level in self._weight_history],
             "bans": [list(entry) for entry in self._ban_history],
+            **({"failures": dict(failures)} if failures else {}),
         }
 
     def set_sample_reporter(self, report_sample: Callable[[str], None]) -> None:

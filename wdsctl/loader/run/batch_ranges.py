@@ -74,7 +74,9 @@ class BatchRangeRunner:
 
     def run_task(self, batch_range: BatchRange) -> DrawnBatch:
         """Make all batches of one range: usually one."""
-        self._tally.take()  # left by an error or an interrupt
+        # Left by an error or an interrupt, or by a range of bytes.
+        self._tally.take()
+        self._failures.take_streaks()
         before = self._stats.copy()
         self._refs.go_to(BatchRange(batch_range.epoch, batch_range.number))
         batch = None if self._bulk is None else self._bulk.make_batch(self._refs.ref_ranges, self._stats)
@@ -88,7 +90,8 @@ class BatchRangeRunner:
             count_ranges(self._tally, self._refs.ref_ranges)
             self._failures.record_success("load")
         self.pipeline.count_reads(self._stats)
-        return DrawnBatch(batches, None, self._stats.minus(before), origins, batch_range, self._tally.take())
+        counts = self._tally.take()._replace(streaks=self._failures.take_streaks())
+        return DrawnBatch(batches, None, self._stats.minus(before), origins, batch_range, counts)
 
     def close(self) -> None:
         """Do nothing: ranges leave no open resources."""

@@ -33,7 +33,7 @@ from wdsctl.loader.run.own_worker import call_in_worker, log_own_worker
 from wdsctl.loader.run.range_turns import RangeTurns
 from wdsctl.loader.run.turns import RankProgress, TurnPlan
 from wdsctl.loader.runtime.failure_rates import FailureRates
-from wdsctl.loader.runtime.failures import FatalSampleError, Stats
+from wdsctl.loader.runtime.failures import FatalSampleError, Stats, join_streaks
 from wdsctl.loader.runtime.logs import logger
 from wdsctl.loader.runtime.randomness import is_alone_with_generators, preserve_generators
 from wdsctl.loader.workers.options import PoolOptions
@@ -321,7 +321,9 @@ class RankStream:
         if counted != self._counted:
             self._counted = counted
             if not turns.is_under_way(progress, result.task):
-                self._failure_rates.add(result.counts, self.streams.sources)
+                rates = self._failure_rates
+                rates.in_a_row = join_streaks(rates.in_a_row, result.counts.streaks)
+                rates.add(result.counts, self.streams.sources)
         return offered
 
     def _is_below_limit(self, progress: RankProgress) -> bool:

@@ -1,4 +1,5 @@
-"""Counts how many of the last samples of each source failed, and how many of the last batches and packs.
+"""Counts how many of the last samples of each source failed, and how many of the last batches and packs; and the
+failures in a row of passes, whose ranges may be made by several workers.
 
 The runner that makes a batch counts its attempts (`FailureTally`), and the counts travel with the batch. The training
 process adds them up in the order in which it hands batches out (`FailureRates`), so that neither the log nor the end of
@@ -8,7 +9,8 @@ a run depends on the number of workers. Nothing here affects the order.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from time import monotonic
 from typing import Any, NamedTuple, Protocol
 
@@ -38,11 +40,27 @@ class FailureCount(NamedTuple):
     example: str
 
 
+class FailureStreak(NamedTuple):
+    """Failures of a hook in a row in a range: `first` before its first success, and `last` after its last one; both are
+    all failures without a success. `tolerance`: how many end the run, 0: any number. The texts are those of the last
+    failure."""
+
+    hook: str
+    first: int
+    last: int
+    has_success: bool
+    tolerance: int
+    message: str
+    hint: str
+    where: str
+
+
 class AttemptCounts(NamedTuple):
-    """`tried`: (counter, attempts)."""
+    """`tried`: (counter, attempts). `streaks`: of a range; lanes have counts of their own."""
 
     tried: tuple[tuple[int, int], ...] = ()
     failed: tuple[FailureCount, ...] = ()
+    streaks: tuple[FailureStreak, ...] = ()
 
 
 class NamedSource(Protocol):
@@ -87,6 +105,15 @@ class FailureTally:
         count, first = self._failed.get((counter, cause), (0, example[:_MAX_EXAMPLE_CHARS]))
         self._failed[counter, cause] = count + 1, first
 
+    @contextmanager
+    def keeping_counts(self) -> Iterator[None]:
+        """Forget what is counted meanwhile."""
+        tried, failed = dict(self._tried), dict(self._failed)
+        try:
+            yield
+        finally:
+            self._tried, self._failed = tried, failed
+
     def take(self) -> AttemptCounts:
         """Return the counts and reset them."""
         if not self._tried and not self._failed:
@@ -98,7 +125,10 @@ class FailureTally:
 
 
 class FailureRates:
-    """`max_fraction`: the share of a window that may fail; None: any."""
+    """`max_fraction`: the share of a window that may fail; None: any. `in_a_row`: failures in a row by hook, of a pass
+    in ranges."""
+
+    in_a_row: dict[str, int]
 
     def __init__(self, max_fraction: float | None = None, clock: Callable[[], float] = monotonic) -> None:
         self._max_fraction = max_fraction
@@ -108,19 +138,19 @@ class FailureRates:
         self.begin_pass()
 
     def to_state(self) -> dict[str, Any] | None:
-        """The windows by counter, as JSON; None if none has failures that can end the run. The windows of a loader that
-        continues from it end the run at the same batch."""
+        """The windows by counter and the failures in a row by hook, as JSON; None if none can end the run. A loader
+        that continues from them ends at the same batch."""
         windows = self._windows
         if self._max_fraction is None:
             batches = windows.get(BATCH_COUNTER)
-            if batches is None or not batches.count_structural():
-                return None
-            windows = {BATCH_COUNTER: batches}
-        return {str(counter): window.to_state() for counter, window in windows.items()}
+            windows = {BATCH_COUNTER: batches} if batches is not None and batches.count_structural() else {}
+        counts = {str(counter): window.to_state() for counter, window in windows.items()}
+        return {**counts, **self.in_a_row} or None
 
     def load(self, state: Mapping[str, Any], source_count: int) -> None:
         """Continue from a state. A source that the loader does not have any more is left out."""
-        windows = {int(counter): window for counter, window in state.items()}
+        self.in_a_row = {hook: count for hook, count in state.items() if hook.isidentifier()}
+        windows = {int(counter): window for counter, window in state.items() if counter not in self.in_a_row}
         self._windows = {
             counter: _Window.from_state(window)
             for counter, window in windows.items()
@@ -131,6 +161,7 @@ class FailureRates:
         """Count the failures of the pass from zero."""
         self.pass_failures = 0
         self.first_failure = ""  # of the pass
+        self.in_a_row = {}
 
     def add(self, counts: AttemptCounts, sources: Sequence[NamedSource]) -> None:
         """Add the counts of a batch. Raises LoaderError WDS527 if more than `max_fraction` of a window failed, and

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from operator import add, attrgetter, sub
 from typing import Any, Literal
@@ -30,7 +31,13 @@ from wdsctl.core.errors import (
 from wdsctl.core.storage.storage import ReadCounts
 from wdsctl.core.text import pluralize
 from wdsctl.loader.runtime.failure_causes import describe_cause
-from wdsctl.loader.runtime.failure_rates import BATCH_COUNTER, BUFFER_COUNTER, PACK_COUNTER, FailureTally
+from wdsctl.loader.runtime.failure_rates import (
+    BATCH_COUNTER,
+    BUFFER_COUNTER,
+    PACK_COUNTER,
+    FailureStreak,
+    FailureTally,
+)
 from wdsctl.loader.runtime.logs import logger
 
 
@@ -218,7 +225,8 @@ class FailureTracker:
 
     The default handler logs each cause (`describe_cause`) once per process as a warning; further failures are counted
     in `stats.causes` and logged at DEBUG. So is every sample of a lost shard, which its source reports. `tally`: counts
-    for failure rates. `changed_shards`: see `ChangedShardsMode`.
+    for failure rates. `changed_shards`: see `ChangedShardsMode`. `consecutive_failures`: by hook, a part of the lane's
+    state.
     """
 
     handler: ErrorHandler
@@ -227,10 +235,36 @@ class FailureTracker:
     consecutive_failures: dict[str, int] = field(default_factory=dict)
     tally: FailureTally = field(default_factory=FailureTally)
     changed_shards: ChangedShardsMode | None = None
+    _failures_before_success: dict[str, int] = field(default_factory=dict)  # since `take_streaks`
+    _last_failures: dict[str, tuple[int, str, str, str]] = field(default_factory=dict)
 
     def record_success(self, hook: str) -> None:
+        if hook not in self._failures_before_success:
+            self._failures_before_success[hook] = self.consecutive_failures.get(hook, 0)
         if self.consecutive_failures:
             self.consecutive_failures.pop(hook, None)
+
+    def take_streaks(self) -> tuple[FailureStreak, ...]:
+        """Return the failures in a row since the last call, and count from zero."""
+        before, after = self._failures_before_success, self.consecutive_failures
+        streaks = tuple(
+            FailureStreak(hook, before.get(hook, after.get(hook, 0)), after.get(hook, 0), hook in before, *last)
+            for hook, last in self._last_failures.items()
+        )
+        self._failures_before_success, self.consecutive_failures, self._last_failures = {}, {}, {}
+        return streaks
+
+    @contextmanager
+    def repeating(self) -> Iterator[None]:
+        """Count nothing of what is done again for a restored position: it was counted before the state was saved."""
+        kept, stats = self.consecutive_failures, self.stats.copy()
+        self.consecutive_failures = {}
+        try:
+            with self.tally.keeping_counts():
+                yield
+        finally:
+            self.consecutive_failures = kept
+            self.stats.forget_counts_since(stats)
 
     def record_failure(
         self, hook: str, error: BaseException, sample: Any, where: str, tolerance: int | None = None
@@ -257,12 +291,10 @@ class FailureTracker:
             return
         count = self.consecutive_failures[hook] = self.consecutive_failures.get(hook, 0) + 1
         most = self.tolerance if tolerance is None else tolerance
+        hint = MANY_CHANGED_HINT if is_changed else located.hint
+        self._last_failures[hook] = most, located.message, hint, located.where
         if most and count >= most:
-            raise FatalSampleError(
-                f"{pluralize(count, 'consecutive sample')} failed in {hook}; the last: {located.message}",
-                hint=MANY_CHANGED_HINT if is_changed else located.hint,
-                where=located.where,
-            ) from error
+            raise _too_many_error(hook, count, *self._last_failures[hook][1:]) from error
 
     def report_changed_packs(self, change: str) -> None:
         """Report that the unfinished packs of a state are other packs now, because of `change`. Raises StateMismatch;
@@ -280,6 +312,24 @@ class FailureTracker:
             self.handler(located_error, sample, _sources(sample))
         # A new object, because kept copies of these counts share the old one and must not change.
         self.stats.causes = self.stats.causes + Counter({cause: 1})
+
+
+def join_streaks(before: Mapping[str, int], streaks: Sequence[FailureStreak]) -> dict[str, int]:
+    """The failures in a row by hook after a range, given those before it. Raises FatalSampleError if they are too
+    many."""
+    after = {}
+    for streak in streaks:
+        count = before.get(streak.hook, 0) + streak.first
+        if streak.tolerance and count >= streak.tolerance:
+            raise _too_many_error(streak.hook, count, streak.message, streak.hint, streak.where)
+        after[streak.hook] = streak.last if streak.has_success else count
+    return {hook: count for hook, count in after.items() if count}
+
+
+def _too_many_error(hook: str, count: int, message: str, hint: str, where: str) -> FatalSampleError:
+    return FatalSampleError(
+        f"{pluralize(count, 'consecutive sample')} failed in {hook}; the last: {message}", hint=hint, where=where
+    )
 
 
 def describe_samples(samples: Sequence[Any]) -> str:
