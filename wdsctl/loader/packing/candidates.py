@@ -164,13 +164,18 @@ class ColumnCandidates:
 
 class FunctionCandidates:
     """Candidates with lengths from functions, held in memory. A candidate is one output of the hooks. Some budgets may
-    still use columns."""
+    still use columns. `seed`: of the random numbers that the functions draw for a sample."""
 
     def __init__(
-        self, lengths: Sequence[LengthSource], samples: SampleCursorLike, refs: RefCursorLike, failures: FailureTracker
+        self,
+        lengths: Sequence[LengthSource],
+        seed: int,
+        samples: SampleCursorLike,
+        refs: RefCursorLike,
+        failures: FailureTracker,
     ) -> None:
         self._lengths = [
-            length if isinstance(length, str) else Hook("length", _checked_length(length), 0) for length in lengths
+            length if isinstance(length, str) else Hook("length", _checked_length(length), seed) for length in lengths
         ]
         self._samples = samples
         self._refs = refs
@@ -216,7 +221,7 @@ class FunctionCandidates:
         found: list[int] = []
         for length in self._lengths:
             if isinstance(length, Hook):
-                length_value = length.run_unseeded(item.value, self._failures, describe_sample_location)
+                length_value = length.run(item.value, item.origin_hash, self._failures, describe_sample_location)
                 if length_value is NO_OUTPUT:
                     return None
                 found.append(length_value)

@@ -12,7 +12,7 @@ import numpy as np
 from wdsctl.core.array_types import Int64Array
 from wdsctl.core.checkpoint.addresses import decode_sample_list, encode_sample_list
 from wdsctl.core.errors import LoaderError
-from wdsctl.core.hashing import derive_seed, json_digest
+from wdsctl.core.hashing import derive_seed, hash_one_value, json_digest
 from wdsctl.loader.packing.candidates import (
     CandidateSource,
     ColumnCandidates,
@@ -29,6 +29,7 @@ from wdsctl.loader.packing.options import Packing
 from wdsctl.loader.packing.plan import plan_window
 from wdsctl.loader.packing.too_long import fit_candidates, rebuild_candidate
 from wdsctl.loader.runtime.failures import FailureTracker, Stats
+from wdsctl.loader.runtime.randomness import seed_all
 from wdsctl.loader.runtime.stage import Address, Hook, PipelineItem
 
 if TYPE_CHECKING:
@@ -44,13 +45,15 @@ DEFAULT_PACK_HOOK = Hook("pack_selected_samples", merge, 0)  # if the encoder do
 class PlannedPackStage:
     """`pack` makes one or several samples of each pack; `post` runs on the samples just before.
 
-    `max_empty_draws`: consecutive candidates without a pack after which a lane gives up.
+    `max_empty_draws`: consecutive candidates without a pack after which a lane gives up. `length_seed`: of the random
+    numbers that a function draws for the length of a sample.
     """
 
     packing: Packing
     pack: Hook
     post: Hook | None
     max_empty_draws: int
+    length_seed: int = 0
 
     @property
     def options(self) -> str:
@@ -89,7 +92,7 @@ class PlannedPackCursor:
         self._stats = stats
         self._failures = failures
         self._candidate_source: CandidateSource = (
-            FunctionCandidates(list(stage.packing.lengths.values()), upstream, refs, failures)
+            FunctionCandidates(list(stage.packing.lengths.values()), stage.length_seed, upstream, refs, failures)
             if columns is None
             else ColumnCandidates(columns, upstream, refs, failures)
         )
@@ -293,4 +296,7 @@ def rebuild_packs(
 def _first_budget_length(stage: PlannedPackStage, ref: SampleRef, item: PipelineItem) -> int:
     """The length of a sample by the first budget."""
     length = next(iter(stage.packing.lengths.values()))
-    return ColumnReader().lengths([ref], length)[0] if isinstance(length, str) else length(item.value)
+    if isinstance(length, str):
+        return ColumnReader().lengths([ref], length)[0]
+    seed_all(hash_one_value(stage.length_seed, item.origin_hash))
+    return length(item.value)

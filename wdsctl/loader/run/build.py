@@ -126,9 +126,12 @@ def store_digests(streams: OpenBlend) -> dict[str, str]:
 
 
 def has_random_hooks(dataset: BaseDataset) -> bool:
-    """Whether any hook may draw random numbers: only then are the caller's generators preserved."""
+    """Whether any hook or function of the user may draw random numbers: only then are the caller's generators
+    preserved."""
     encoder = dataset.task_encoder
-    return bool(encoder.cookers) or any(is_overridden(encoder, hook) for hook in HOOKS)
+    measures = [*dataset.packing.lengths.values()] if dataset.packing is not None else []
+    measures += [dataset.buckets.of] if dataset.buckets is not None else []
+    return bool(encoder.cookers) or any(map(callable, measures)) or any(is_overridden(encoder, hook) for hook in HOOKS)
 
 
 def can_multiply_batches(dataset: BaseDataset) -> bool:
@@ -178,7 +181,7 @@ def _pack_stage(dataset: BaseDataset, streams: OpenBlend, max_empty_draws: int) 
         # A window over several passes could put a sample into a pack twice.
         share = max(MIN_WINDOW_SAMPLES, streams.initial_samples // streams.sizes.lanes)
         packing = replace(dataset.packing, window=min(dataset.packing.window, share))
-        return PlannedPackStage(packing, pack, post, max_empty_draws)
+        return PlannedPackStage(packing, pack, post, max_empty_draws, _hook_seed(dataset, "length"))
     if dataset.packing_buffer_size is None:
         return None
     select = _encoder_hook(dataset, "select_samples_to_pack")
@@ -189,8 +192,10 @@ def _pack_stage(dataset: BaseDataset, streams: OpenBlend, max_empty_draws: int) 
 
 def _group_stage(dataset: BaseDataset, streams: OpenBlend) -> GroupStage | None:
     hook: Hook | None = None
+    is_random = True
     if dataset.buckets is not None:
         criterion: GroupCriterion = dataset.buckets.criterion(lambda number, name: streams.sources[number].column(name))
+        is_random = callable(dataset.buckets.of)
     elif is_overridden(dataset.task_encoder, "batch_group_criterion"):
         hook = _encoder_hook(dataset, "batch_group_criterion")
         criterion = hook.call
@@ -203,7 +208,7 @@ def _group_stage(dataset: BaseDataset, streams: OpenBlend) -> GroupStage | None:
         dataset.batch_size,
         dataset.most_waiting,
         dataset.batch_drop_last,
-        seed=None if hook is None else hook.seed,
+        seed=_hook_seed(dataset, "batch_group_criterion") if is_random else None,
         tolerance=None if hook is None else hook.tolerance,
     )
 
@@ -249,6 +254,10 @@ def _new_hook(dataset: BaseDataset, name: str, call: Any, tolerance: int | None)
     return Hook(
         name,
         with_determinism_check(name, call) if dataset.check_determinism else call,
-        derive_seed("hook", name, dataset.seed, dataset.worker_config.seed_offset),
+        _hook_seed(dataset, name),
         tolerance,
     )
+
+
+def _hook_seed(dataset: BaseDataset, name: str) -> int:
+    return derive_seed("hook", name, dataset.seed, dataset.worker_config.seed_offset)
