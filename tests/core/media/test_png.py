@@ -19,7 +19,7 @@ from wdsctl.core.media.facts import ImageFacts
 from wdsctl.core.media.image import image_facts
 from wdsctl.core.media.png import has_all_rows, without_side_chunks
 from wdsctl.core.media.thumbnail import make_thumbnail
-from wdsctl.core.samples.geometry import PictureChange
+from wdsctl.core.samples.picture_change import PictureChange
 from wdsctl.loader import SampleDecoder
 
 BIG = b"a" * (3 << 20)

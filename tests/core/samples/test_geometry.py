@@ -9,16 +9,8 @@ import pytest
 from PIL import Image
 
 from wdsctl.core.media.image import TRANSPOSE_OF_ORIENTATION
-from wdsctl.core.samples.geometry import (
-    BoxFormatUnknown,
-    CannotFollow,
-    PictureChange,
-    PictureForm,
-    change_mask,
-    find_change,
-    follow_json,
-    has_text_geometry,
-)
+from wdsctl.core.samples.geometry import BoxFormatUnknown, follow_json, has_text_geometry
+from wdsctl.core.samples.picture_change import CannotFollow, PictureChange, PictureForm, change_mask, find_change
 
 HALF = PictureChange((40, 20), 1, (20, 10))
 

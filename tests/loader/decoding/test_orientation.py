@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from wdsctl.core.samples.geometry import orient_pixels
+from wdsctl.core.samples.picture_change import orient_pixels
 from wdsctl.loader.decoding import pillow
 from wdsctl.loader.decoding.images import IMAGE_SPECS, ImageDecodeOptions, image_decode_function
 

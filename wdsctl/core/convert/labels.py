@@ -32,17 +32,14 @@ from wdsctl.core.samples.drawn_numbers import NumberRow, find_drawn_row, rows_of
 from wdsctl.core.samples.field_map import parse_field_map
 from wdsctl.core.samples.geometry import (
     BoxFormatUnknown,
-    CannotFollow,
     KeptNumbers,
-    PictureChange,
-    PictureForm,
-    find_change,
     follow_json,
     geometry_keys,
     has_text_geometry,
     is_geometry_name,
 )
 from wdsctl.core.samples.naming import MASK_WORDS
+from wdsctl.core.samples.picture_change import CannotFollow, PictureChange, PictureForm, find_change
 from wdsctl.core.samples.types import GeometryKind
 from wdsctl.core.yaml_files.document import parse_yaml
 

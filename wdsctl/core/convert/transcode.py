@@ -42,7 +42,7 @@ from wdsctl.core.media.png import retry_without_side_chunks
 from wdsctl.core.media.refusals import explain_refusal
 from wdsctl.core.media.stream import CONTAINER_OPTIONS
 from wdsctl.core.media.vorbis import decode_exact_frames
-from wdsctl.core.samples.geometry import PictureChange, PictureForm, change_mask
+from wdsctl.core.samples.picture_change import PictureChange, PictureForm, change_mask
 
 _MAX_SECONDS = 24 * 3600  # limits the memory: a header may claim any length
 

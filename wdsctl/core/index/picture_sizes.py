@@ -19,7 +19,7 @@ from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.opened.handle import OpenDataset
 from wdsctl.core.samples.field_map import parse_field_map
 from wdsctl.core.samples.field_path import FieldPath
-from wdsctl.core.samples.geometry import PictureForm
+from wdsctl.core.samples.picture_change import PictureForm
 from wdsctl.core.samples.picture_sizes import (
     PictureSizes,
     describe_disagreement,

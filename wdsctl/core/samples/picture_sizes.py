@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple
 
-from wdsctl.core.samples.geometry import SIZE_KEYS, PictureForm, read_number
+from wdsctl.core.samples.geometry import SIZE_KEYS, read_number
+from wdsctl.core.samples.picture_change import PictureForm
 from wdsctl.core.samples.types import DrawnOn
 
 

@@ -26,7 +26,7 @@ from wdsctl.core.samples.conversations import begins_with_assistant, normalize_c
 from wdsctl.core.samples.field_map import parse_field_map
 from wdsctl.core.samples.field_path import FieldPath, PartAccess, PathStep
 from wdsctl.core.samples.fields import as_integer, find_parts, follow_steps, is_collecting
-from wdsctl.core.samples.geometry import PictureForm
+from wdsctl.core.samples.picture_change import PictureForm
 from wdsctl.core.samples.picture_sizes import (
     PictureSizes,
     describe_disagreement,

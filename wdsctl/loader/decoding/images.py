@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from wdsctl.core.samples.geometry import orient_pixels
+from wdsctl.core.samples.picture_change import orient_pixels
 from wdsctl.loader.decoding import jpeg, pillow
 from wdsctl.loader.decoding import pillow as orientation
 from wdsctl.loader.decoding.memory import channels_first

@@ -24,7 +24,7 @@ from wdsctl.core.media.kinds import decoder_package, has_reader
 from wdsctl.core.media.png import retry_without_side_chunks
 from wdsctl.core.media.refusals import explain_refusal
 from wdsctl.core.media.sniff import PNG_SIGNATURE, sniff
-from wdsctl.core.samples.geometry import orient_pixels
+from wdsctl.core.samples.picture_change import orient_pixels
 from wdsctl.loader.decoding.jpeg import jpeg_header_size, jpeg_reduction
 from wdsctl.loader.decoding.limits import check_pixel_count
 

@@ -13,7 +13,8 @@ import torch
 
 from wdsctl.core.dataset.config import DatasetConfig
 from wdsctl.core.errors import SampleFailed, UsageError
-from wdsctl.core.samples.geometry import CannotFollow, PictureChange, change_mask, follow_json
+from wdsctl.core.samples.geometry import follow_json
+from wdsctl.core.samples.picture_change import CannotFollow, PictureChange, change_mask
 from wdsctl.core.samples.types import GEOMETRY_FIELDS, FieldKind, has_geometry
 from wdsctl.loader.decoding.decoder import SampleDecoder
 from wdsctl.loader.runtime.failures import FatalSampleError
