@@ -159,6 +159,43 @@ def test_geometry_in_a_later_sample_is_refused_too(tmp_path: Path) -> None:
     assert refused.value.where == "sample 11"
 
 
+def a_source_of_many(root: Path, first: int, labels: Any) -> str:
+    """A dataset of 80 samples whose samples from `first` on have these labels of the sample's number."""
+    samples: dict[str, Any] = {}
+    for i in range(80):
+        own = labels(i) if i >= first else {}
+        samples |= {f"{i:02}.jpg": a_picture(), f"{i:02}.json": json.dumps({"caption": "a dog", **own}).encode()}
+    return a_dataset(root, {"0.tar": samples})
+
+
+@pytest.mark.parametrize("first", [0, 45, 79])
+@pytest.mark.parametrize(
+    "labels",
+    [
+        lambda i: {"extent": [40 + i, 30, 200, 90]},
+        lambda i: {"things": [[40 + i, 30, 200, 90], [4, 3, 120, 110]]},
+        lambda i: {"x1": 40 + i, "y1": 30, "x2": 200, "y2": 90},
+        lambda i: {"xs": [200 - i, 100], "ys": [30, 200]},
+    ],
+)
+def test_numbers_drawn_on_pictures_are_refused_in_whichever_samples_they_begin(
+    first: int, labels: Any, tmp_path: Path
+) -> None:
+    source = a_source_of_many(tmp_path / "a", first, labels)
+
+    with pytest.raises(LabelsCannotFollow, match="like points or boxes, such as"):
+        convert_to(tmp_path / "b", source, image=parse_image("", 160))
+    assert not [*tmp_path.glob("b/**/*.tar")]
+
+
+def test_positions_that_are_not_on_pictures_stay(tmp_path: Path) -> None:
+    source = a_source_of_many(tmp_path / "a", 45, lambda i: {"pos_x": i / 3, "pos_y": -i / 2, "votes": [1, 2, 0, i]})
+
+    convert_to(tmp_path / "b", source, image=parse_image("", 160))
+
+    assert json.loads(content(tmp_path / "b")["78.json"])["pos_x"] == 26
+
+
 def test_masks_keep_their_ids(tmp_path: Path) -> None:
     convert_to(tmp_path / "b", a_source(tmp_path / "a", {}, seg_png=a_mask()), image=parse_image("", 160))
 
@@ -228,6 +265,16 @@ def test_rows_of_boxes_are_refused(tmp_path: Path, name: str, data: bytes) -> No
 
     with pytest.raises(LabelsCannotFollow, match=name.replace("_", ".")):
         convert_to(tmp_path / "b", source, image=parse_image("", 160))
+
+
+def test_rows_of_yolo_stay_unless_their_picture_turns(tmp_path: Path) -> None:
+    rows = b"0 0.5 0.4 0.2 0.1\n3 0.25 0.5 0.1 0.3\n"
+    turned = a_source(tmp_path / "a", {}, "stored", jpg=a_picture(orientation=6), txt=rows)
+    convert_to(tmp_path / "b", turned, image=parse_image("", 160, orientation="keep"))
+    assert content(tmp_path / "b")["0.txt"] == rows
+
+    with pytest.raises(LabelsCannotFollow, match="txt cannot follow: it has rows of YOLO"):
+        convert_to(tmp_path / "c", turned, image=parse_image("png"))
 
 
 @pytest.mark.parametrize(

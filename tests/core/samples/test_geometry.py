@@ -95,11 +95,6 @@ def test_known_forms_follow(value: Any, expected: Any) -> None:
         {"segmentation": [[1, 2, 3, 4, 5]]},
         {"text": 'at "bbox_2d": [1, 2, 3, 4]'},
         {"messages": [{"content": "<box>(1,2),(3,4)</box>"}]},
-        {"cells": [{"x1": 2, "y1": 4, "x2": 6, "y2": 8}]},
-        {"ellipses": [{"cx": 12, "cy": 6, "rx": 4, "ry": 2}]},
-        {"nose_x": 12, "nose_y": 6},
-        {"rectangle_x": 12, "rectangle_y": 6},
-        {"xs": [2, 3, 9], "ys": [4, 5, 6]},
         {"landmarks": {"nose": [12, 6], "chin": [12, 9]}},
         {"crop": [2, 4, 6, 8]},
         {"crop_offsets": [[2, 4, 6, 8], [2, 4, 6, 9]]},
@@ -117,13 +112,13 @@ def test_other_geometry_cannot_follow(value: Any) -> None:
         follow_json(value, None)
 
 
-def test_rows_shaped_like_boxes_cannot_follow() -> None:
-    value = {"objects": [[1, 2, 30, 14], [5, 6, 17, 8]]}
-    with pytest.raises(CannotFollow):
-        follow_json(value, HALF)
+def test_shares_of_x_and_y_cannot_turn() -> None:
+    value = {"nose_x": 0.3, "nose_y": 0.25, "xs": [1, 0.5], "ys": [0, 0.125]}
+    assert follow_json(value, HALF) is value
 
-    others = {"ngrams": [[1, 2, 3, 4], [2, 3, 4, 5]], "fill": [[25, 0, 0, 25]], "hist": [[1000, 2000, 3000, 4000]]}
-    assert follow_json(others, HALF) is others
+    for change in (PictureChange((40, 20), 6, (10, 20)), None):
+        with pytest.raises(CannotFollow, match="nose_x and nose_y"):
+            follow_json(value, change)
 
 
 def test_boxes_without_a_format_get_the_usual_one() -> None:
@@ -152,13 +147,15 @@ def test_numbers_that_stay_are_passed_on() -> None:
     value = {
         "left_eye": [4, 9], "time": [3, 4], "Roi.X1": 5, "Roi.Y1": 6, "u": 7, "v": 8, "spans": [[0, 3], [4, 9]],
         "place": {"lat": 48, "position": [48, 11]}, "anns": [["cat", 1, 2, 9, 8]], "note": "at (3, 4)",
+        "xs": [4, 5], "ys": [6, 7], "rectangle_x": 4, "rectangle_y": 8, "tip_x": 1, "tip_y": 2, "tip_z": 3,
     }  # fmt: skip
 
     follow_json(value, HALF, kept=lambda key, numbers: seen.append((key, numbers)))
 
     assert seen == [
-        ("Roi.X1 and Roi.Y1", [5, 6]), ("u and v", [7, 8]), ("left_eye", [4, 9]), ("anns", [1, 2, 9, 8]),
-        ("anns", "cat"), ("note", "at (3, 4)"),
+        ("Roi.X1 and Roi.Y1", [5, 6]), ("u and v", [7, 8]), ("xs and ys", [4, 6]), ("xs and ys", [5, 7]),
+        ("rectangle_x and rectangle_y", [4, 8]), ("left_eye", [4, 9]), ("anns", [1, 2, 9, 8]),
+        ("anns", "cat"), ("note", "at (3, 4)"), ("xs", [4, 5]), ("ys", [6, 7]),
     ]  # fmt: skip
 
 

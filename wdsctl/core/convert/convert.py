@@ -33,7 +33,7 @@ from wdsctl.core.convert.overwrite import (
     finish_killed_replacement,
     replace_destination,
 )
-from wdsctl.core.convert.parts import check_part_rules
+from wdsctl.core.convert.parts import Pairs, check_part_rules
 from wdsctl.core.convert.plan import planned_request, write_plan
 from wdsctl.core.convert.plan_file import PlanFile, UnitResultFile
 from wdsctl.core.convert.report import (
@@ -53,7 +53,7 @@ from wdsctl.core.convert.report import (
 from wdsctl.core.convert.request import ConvertReport, ConvertRequest, ResolvedRequest
 from wdsctl.core.convert.sharing import DEFAULT_MEDIA
 from wdsctl.core.convert.sources import OpenSources, check_sources_unchanged, open_sources, source_digests
-from wdsctl.core.convert.unit import check_first_labels, unit_path
+from wdsctl.core.convert.unit import check_some_labels, unit_path
 from wdsctl.core.convert.write import UNIT_RESULTS_FILE, finish_export, write_units
 from wdsctl.core.dataset.destination import check_destination, remove_path
 from wdsctl.core.dataset.location import CONVERSION_FOLDER, FINISHED_FILE, PLAN_FILE, DatasetLocation, locate
@@ -299,7 +299,7 @@ def _run_conversion(
             request = planned_request(request, plan)
             _check_columns(plan, resolved)
         resolved = replace(resolved, request=request)
-        _check_first_labels(plan_path, resolved)
+        resolved = replace(resolved, judged_numbers=_check_some_labels(plan_path, resolved))
         if location is None:
             return preview_conversion(plan_path, opened, dest, request, started)
         with PlanFile(plan_path) as plan:
@@ -422,11 +422,11 @@ def _resolve(request: ConvertRequest, opened: OpenSources) -> ResolvedRequest:
     return ResolvedRequest(request, tuple(opened.specs), tuple(sorted(options.items())))
 
 
-def _check_first_labels(plan_path: str, resolved: ResolvedRequest) -> None:
+def _check_some_labels(plan_path: str, resolved: ResolvedRequest) -> Pairs:
     """Raises LabelsCannotFollow, without a plan that only the same options could continue."""
     try:
         with PlanFile(plan_path) as plan:
-            check_first_labels(plan, resolved)
+            return check_some_labels(plan, resolved)
     except LabelsCannotFollow:
         remove_path(plan_path)
         raise

@@ -1,7 +1,8 @@
 """Change the labels of a sample along with its pictures: JSON with boxes, polygons and keypoints, and masks.
 
 Runs in workers, per sample, and only where re-encoding has turned or resized a picture. Numbers that no name calls
-geometry are judged over the first samples, before anything is written (`check_seen_numbers`).
+geometry are judged together (`check_seen_numbers`): over some samples before anything is written, and those of other
+keys over each unit.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ _GEOMETRY_FILES = (".geojson", ".hocr", ".pts")
 _NPY_SHAPE = re.compile(rb"'shape': \((\d{1,9}(?:, ?\d{1,9})+)\)")
 _NPY_HEADER_BYTES = 256
 _SMALL_ARRAY_BYTES = 1 << 16  # arrays up to this size may hold points or boxes
-_MAX_ROWS = 10_000  # of a key in the first samples
+_MAX_ROWS = 10_000  # of a key that are judged
 _MAX_ARRAYS = 1000  # of a file whose headers are read
 #: Of damaged or encrypted zips, which `validate` reports.
 _ZIP_ERRORS = (
@@ -78,8 +79,13 @@ _IS_MAP = "it has the size of its picture, as a map with a value per pixel"
 _XML_GEOMETRY = re.compile(rb"<(?:bndbox|xmin|polygon|points|box|bbox|Coords)\b|\bHPOS=|\bbbox \d")
 
 
-#: Numbers of some samples that no name calls geometry: (part, key, whether they are in texts with words) -> rows.
-SeenNumbers = dict[tuple[str, str, bool], list[NumberRow]]
+class SeenNumbers(NamedTuple):
+    """Numbers of some samples that no name calls geometry. `rows`: by part, key and whether they are in texts with
+    words. `judged`: (part, key) of those that were judged before; they are not collected.
+    """
+
+    rows: dict[tuple[str, str, bool], list[NumberRow]]
+    judged: frozenset[tuple[str, str]] = frozenset()
 
 
 class LabelsCannotFollow(UsageError):  # noqa: N818 - the noun is the error
@@ -147,8 +153,10 @@ def follow_pictures(
 
 def _note_numbers(seen: SeenNumbers, part: str, size: tuple[int, int], sample: str) -> KeptNumbers:
     def note(key: str, value: Sequence[float] | str) -> None:
+        if (part, key) in seen.judged:
+            return
         rows, is_all = rows_of_text(value) if isinstance(value, str) else ([tuple(value)], True)
-        noted = seen.setdefault((part, key, not is_all), [])
+        noted = seen.rows.setdefault((part, key, not is_all), [])
         if len(noted) < _MAX_ROWS:
             noted.extend(NumberRow(row, size, sample) for row in rows or [()])
 
@@ -156,13 +164,14 @@ def _note_numbers(seen: SeenNumbers, part: str, size: tuple[int, int], sample: s
 
 
 def check_seen_numbers(request: ConvertRequest, seen: SeenNumbers) -> None:
-    """Raises LabelsCannotFollow if the numbers of a key in the first samples look like points or boxes on pictures."""
-    for (part, key, are_texts), rows in sorted(seen.items()):
+    """Raises LabelsCannotFollow if the numbers of a key look like points or boxes on pictures."""
+    for (part, key, are_texts), rows in sorted(seen.rows.items()):
         found = find_drawn_row(rows, are_texts=are_texts)
         if found is not None:
             numbers = ", ".join(f"{number:g}" for number in found.numbers[:8])
             width, height = found.size
-            reason = f"{key} looks like points or boxes, such as [{numbers}] on a picture of {width} x {height}"
+            look = "look" if " and " in key else "looks"
+            reason = f"{key} {look} like points or boxes, such as [{numbers}] on a picture of {width} x {height}"
             raise _cannot_follow_error(request, part, reason, where=f"sample {found.sample}")
 
 

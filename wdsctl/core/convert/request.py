@@ -144,11 +144,15 @@ class SourceSpec:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedRequest:
-    """A request with resolved sources and exporter options: all that workers need besides the plan."""
+    """A request with resolved sources and exporter options: all that workers need besides the plan.
+
+    `judged_numbers`: (part, key) of numbers that were found to be no labels on pictures.
+    """
 
     request: ConvertRequest
     sources: tuple[SourceSpec, ...] = ()
     target_options: Pairs = ()
+    judged_numbers: Pairs = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

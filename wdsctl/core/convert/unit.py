@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 import os
+from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
-from itertools import groupby, islice, pairwise
+from itertools import accumulate, groupby, islice, pairwise
 from operator import itemgetter
 from typing import NamedTuple, cast
 
@@ -26,6 +27,7 @@ from wdsctl.core.convert.labels import (
     follow_pictures,
 )
 from wdsctl.core.convert.parts import (
+    Pairs,
     PartRules,
     is_selected_part,
     is_separated_part,
@@ -51,7 +53,7 @@ from wdsctl.core.urls import is_url
 AnyPart = Part | FilePart
 
 _PREFETCH_SAMPLES = 64
-_CHECKED_UNITS, _CHECKED_SAMPLES = 8, 32  # of which labels are checked before anything is written
+_CHECKED_PLACES, _CHECKED_SAMPLES = 8, 32  # of which labels are checked before anything is written
 
 
 class UnitUpload(NamedTuple):
@@ -109,8 +111,11 @@ def write_unit(job: UnitJob) -> UnitResult:
             exporter = _exporter_for(request, unit)
             if isinstance(exporter, ColumnExporter):
                 exporter = exporter.with_parts(plan.parts(unit.folder), options)
-            samples = _convert_samples(plan, job, failures)
+            seen = SeenNumbers({}, frozenset(job.resolved.judged_numbers)) if _labels_follow(request) else None
+            samples = _convert_samples(plan, job, failures, seen)
             written = exporter.write(draft.path, cast("Iterator[tuple[str, Iterator[Part]]]", samples), options)
+        if seen is not None:
+            check_seen_numbers(request, seen)
         if written.samples and job.upload is None:
             draft.publish()
         elif written.samples and job.upload is not None:
@@ -152,26 +157,31 @@ def unit_path(root: str, unit: PlannedUnit) -> str:
     return join_beneath(root, unit.folder, unit.stream, unit.name)
 
 
-def check_first_labels(plan: PlanFile, resolved: ResolvedRequest) -> None:
-    """Raises LabelsCannotFollow if labels cannot follow their pictures in the first samples of some units, before any
-    is written. The workers check all samples.
+def check_some_labels(plan: PlanFile, resolved: ResolvedRequest) -> Pairs:
+    """Raises LabelsCannotFollow if labels cannot follow their pictures in samples from all over the plan, before any is
+    written. The workers check all samples. Returns (part, key) of the numbers that were judged.
     """
-    image = resolved.request.image
-    if image is None or image.labels == "keep":
-        return
+    if not _labels_follow(resolved.request):
+        return ()
     units = [unit for unit in plan.units() if unit.stream != "media"]
-    chosen = units[:: max(1, len(units) // _CHECKED_UNITS)]
-    seen: SeenNumbers = {}
+    ends = list(accumulate(unit.last - unit.first + 1 for unit in units))
+    seen = SeenNumbers({})
     try:
-        for unit in chosen:
-            job = UnitJob(plan.path, unit, "", resolved)
-            deque(
-                islice(_convert_samples(plan, job, [], seen), _CHECKED_SAMPLES // min(len(chosen), _CHECKED_UNITS)),
-                maxlen=0,
-            )
+        for begin in sorted({at * ends[-1] // _CHECKED_PLACES for at in range(_CHECKED_PLACES)} if ends else ()):
+            number = bisect_right(ends, begin)
+            unit = units[number]
+            first = unit.last + 1 - (ends[number] - begin)
+            last = min(unit.last, first + _CHECKED_SAMPLES // _CHECKED_PLACES - 1)
+            job = UnitJob(plan.path, unit._replace(first=first, last=last), "", resolved)
+            deque(_convert_samples(plan, job, [], seen), maxlen=0)
     finally:
         close_sources()
     check_seen_numbers(resolved.request, seen)
+    return tuple(sorted({(part, key) for part, key, _ in seen.rows}))
+
+
+def _labels_follow(request: ConvertRequest) -> bool:
+    return request.image is not None and request.image.labels != "keep"
 
 
 def _convert_samples(
@@ -384,7 +394,7 @@ def _transcode_parts(
 ) -> list[AnyPart]:
     """Re-encode the selected parts; what is drawn on pictures changes with them. Raises LabelsCannotFollow."""
     converted = [_transcode(request, part) for part in parts]
-    if request.image is None or request.image.labels == "keep":
+    if request.image is None or not _labels_follow(request):
         return converted
     from wdsctl.core.convert.transcode import picture_form
 
@@ -408,7 +418,7 @@ def _check_labels_of_primary(
 ) -> None:
     """Raises LabelsCannotFollow if a sample has labels or maps of pictures that change in the media dataset."""
     image = request.image
-    if image is None or image.labels == "keep":
+    if image is None or not _labels_follow(request):
         return
 
     def is_picture(name: str) -> bool:

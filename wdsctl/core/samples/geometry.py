@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from wdsctl.core.samples.boxes import BOX_FORMATS, BoxFormat, corners_to_format, format_to_corners
-from wdsctl.core.samples.drawn_numbers import NumberRow, find_drawn_row, is_other_key
+from wdsctl.core.samples.drawn_numbers import is_other_key
 from wdsctl.core.samples.picture_change import CannotFollow, PictureChange, change_mask
 from wdsctl.core.samples.types import GEOMETRY_FIELDS, GeometryKind
 
@@ -48,16 +48,14 @@ _GEOMETRY_WORD = re.compile(
 )
 #: Ends of such keys whose numbers say something about the geometry.
 _ABOUT_GEOMETRY = re.compile(r"(?:^|_)(?:ids?|scores?|labels?|class(?:es)?|categor(?:y|ies)|counts?|confidences?)$")
-#: Keys for x whose counterparts for y, in the same object, make them points or boxes, such as x1, cx, x_min and nose_x.
-_X_KEY = re.compile(r"c?x\d?|xs|x_?(?:min|max|center)|(?:min|max|center)_?x|[a-z_]+_x")
-#: Words in such keys that say of something else than the picture.
+#: Words in keys for x and y that say of something else than the picture.
 _NO_POINT_KEY = re.compile(
     r"scale|dpi|ppi|resolution|ratio|tile|grid|index|speed|veloc|vel_|acc_|accel|gyro|mag_|force|wind_|gps|geo_|utm"
     r"|map_|world|robot|stick|delta|(?<!rect)(?<!tri)angle|rot_|rotat|theta|mean|std|var_|sigma|count|lens|fov"
 )
 #: Keys of the two numbers that say where a picture was cut from a larger one, as SDXL takes them.
 _CUT_KEY = re.compile(r"crops?(?:_coords?)?(?:_top_left|_offset)?")
-#: Geometry in texts: the marks that vision-language models write and read.
+#: The marks that vision-language models write and read.
 _TEXT_GEOMETRY = re.compile(r"\bbbox_2d\b|\bpoint_2d\b|<box>|<\|box_start\|>|<bbox>|<points? [xy]|<loc\d{4}>")
 #: Boxes as models without such marks write them in a conversation: [20, 10, 120, 60] or (20,10),(120,60).
 _BOX_IN_TURN = re.compile(r"[\[(](\d[\d.]*), ?(\d[\d.]*)(?:, ?|\), ?\()(\d[\d.]*), ?(\d[\d.]*)[\])]")
@@ -131,20 +129,6 @@ def is_geometry_name(name: str) -> bool:
     return _GEOMETRY_WORD.search(words) is not None and _ABOUT_GEOMETRY.search(words) is None
 
 
-def has_point_names(names: Collection[str]) -> bool:
-    """Whether names in lower case are those of points or boxes: pairs of x and y, and none for z."""
-    return any(_y_name(name, names) for name in names)
-
-
-def _y_name(name: str, names: Collection[str]) -> str:
-    """The name for y next to a name for x; empty for names that do not pair."""
-    if _X_KEY.fullmatch(name) is None or _NO_POINT_KEY.search(name):
-        return ""
-    at = name.rindex("x") if not name.startswith("x") else 0
-    y, z = (name[:at] + axis + name[at + 1 :] for axis in "yz")
-    return y if y in names and z not in names else ""
-
-
 def _follow(value: Any, key: str, context: _Context) -> Any:
     kind = context.keys.get(key.lower()) or _KINDS_OF_KEYS.get(key.lower())
     if kind == "areas":
@@ -183,7 +167,7 @@ def _follow_list(value: list[Any], key: str, kind: GeometryKind | None, context:
         if kind is not None:
             _check_known(key, context)
             return _FOLLOW[kind](value, key, context)
-        if is_geometry_name(key) or _is_camera_matrix(value) or _is_shaped_like_geometry(value, context.change):
+        if is_geometry_name(key) or _is_camera_matrix(value):
             raise CannotFollow(f"{key} looks like geometry of an unknown form")
         if is_other_key(key) or _are_ranges(value):
             context = context._replace(kept=None)
@@ -215,12 +199,6 @@ def _follow_object(value: dict[str, Any], key: str, context: _Context) -> Any:
     if names.keys() & {"lat", "latitude"}:
         context = context._replace(kept=None)  # places in the world
     _note_kept_pairs(value, names, context)
-    pairs = [(value[names[name]], value[names[y]]) for name in names if (y := _y_name(name, names))]
-    points = [each for pair in pairs for each in pair if read_number(each) is not None or _is_row(each)]
-    if points and not _stay_as_shares(
-        [each for at in points for each in (at if isinstance(at, list) else [at])], context
-    ):
-        raise CannotFollow(f"{key} has points or boxes of an unknown form")
     _check_named_object(value, key, context)
     if {"from", "role"} & set(names):
         context = context._replace(is_turn=True)
@@ -233,17 +211,22 @@ def _follow_object(value: dict[str, Any], key: str, context: _Context) -> Any:
 
 
 def _note_kept_pairs(value: Mapping[str, Any], names: Mapping[str, str], context: _Context) -> None:
-    """Pass on the numbers of keys that differ in an x and a y, such as Roi.X1 and Roi.Y1, or in u and v."""
-    if context.kept is None:
-        return
+    """Pass on the numbers of keys that differ in an x and a y, such as Roi.X1 and Roi.Y1, or in u and v. Raises
+    CannotFollow for shares of a picture that is turned.
+    """
     for name in names:
-        if _NO_POINT_KEY.search(name):
-            continue
         others = [[name[:at] + axis + name[at + 1 :] for axis in "yz"] for at, each in enumerate(name) if each == "x"]
         for y, z in [*others, *([["v", "w"]] if name == "u" else [])]:
-            pair = [read_number(value[names[each]]) if each in names else None for each in (name, y)]
-            if z not in names and None not in pair:
-                context.kept(f"{names[name]} and {names[y]}", [each for each in pair if each is not None])
+            if y not in names or z in names or _NO_POINT_KEY.search(name):
+                continue
+            xs, ys = (each if isinstance(each, list) else [each] for each in (value[names[name]], value[names[y]]))
+            if len(xs) != len(ys) or not _is_row([*xs, *ys]):
+                continue
+            if _are_fractions([*xs, *ys]) and not _stay_as_shares([*xs, *ys], context):
+                raise CannotFollow(f"{names[name]} and {names[y]} are points or boxes of an unknown form")
+            if context.kept is not None:
+                for pair in zip(xs, ys, strict=True):
+                    context.kept(f"{names[name]} and {names[y]}", [read_number(each) or 0 for each in pair])
 
 
 def _check_named_object(value: dict[str, Any], key: str, context: _Context) -> None:
@@ -515,12 +498,3 @@ def _is_camera_matrix(value: list[Any]) -> bool:
         return False
     focal_length, last = read_number(value[0][0]) or 0, [read_number(each) for each in value[2]]
     return last == [0, 0, 1] and focal_length > 2 and not read_number(value[1][0])
-
-
-def _is_shaped_like_geometry(value: list[Any], change: PictureChange | None) -> bool:
-    """Whether a list has boxes of four numbers, or three points and more, that are within the picture."""
-    lengths = {len(row) if _is_row(row) else 0 for row in value}
-    if change is None or (lengths != {4} and not (lengths == {2} and len(value) >= 3)) or _are_ranges(value):
-        return False
-    rows = [NumberRow(tuple(read_number(each) or 0 for each in row), change.before) for row in value]
-    return find_drawn_row(rows) is not None
