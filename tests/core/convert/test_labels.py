@@ -189,7 +189,10 @@ def test_numbers_drawn_on_pictures_are_refused_in_whichever_samples_they_begin(
 
 
 def test_positions_that_are_not_on_pictures_stay(tmp_path: Path) -> None:
-    source = a_source_of_many(tmp_path / "a", 45, lambda i: {"pos_x": i / 3, "pos_y": -i / 2, "votes": [1, 2, 0, i]})
+    def labels(i: int) -> Any:  # the numbers of `statistic` lie in the corner, of which few samples tell nothing
+        return {"pos_x": i / 3, "pos_y": -i / 2, "votes": [1, 2, 0, i], "statistic": [i, i]}
+
+    source = a_source_of_many(tmp_path / "a", 45, labels)
 
     convert_to(tmp_path / "b", source, image=parse_image("", 160))
 

@@ -44,6 +44,7 @@ from wdsctl.core.files import open_file_draft
 from wdsctl.core.importers.protocol import DetailedSource, FilePart, Part, Source
 from wdsctl.core.importers.references import encode_line, make_references_part
 from wdsctl.core.safe_open import open_named
+from wdsctl.core.samples.drawn_numbers import MANY_SAMPLES
 from wdsctl.core.shards.list import ShardFile
 from wdsctl.core.shards.scan_unit import ScanUnit, scan_results
 from wdsctl.core.shards.tar_scan import scan_tar
@@ -159,7 +160,8 @@ def unit_path(root: str, unit: PlannedUnit) -> str:
 
 def check_some_labels(plan: PlanFile, resolved: ResolvedRequest) -> Pairs:
     """Raises LabelsCannotFollow if labels cannot follow their pictures in samples from all over the plan, before any is
-    written. The workers check all samples. Returns (part, key) of the numbers that were judged.
+    written. The workers check all samples. Returns (part, key) of the numbers that were judged: those that are in many
+    of these samples, or all if there are no other samples.
     """
     if not _labels_follow(resolved.request):
         return ()
@@ -176,8 +178,14 @@ def check_some_labels(plan: PlanFile, resolved: ResolvedRequest) -> Pairs:
             deque(_convert_samples(plan, job, [], seen), maxlen=0)
     finally:
         close_sources()
-    check_seen_numbers(resolved.request, seen)
-    return tuple(sorted({(part, key) for part, key, _ in seen.rows}))
+    has_more = bool(ends) and ends[-1] > _CHECKED_SAMPLES
+    judged = {
+        key: rows
+        for key, rows in seen.rows.items()
+        if not has_more or len({row.sample for row in rows}) >= MANY_SAMPLES
+    }
+    check_seen_numbers(resolved.request, SeenNumbers(judged))
+    return tuple(sorted({(part, key) for part, key, _ in judged}))
 
 
 def _labels_follow(request: ConvertRequest) -> bool:

@@ -25,7 +25,7 @@ _OTHER_KEY = re.compile(
 _SMALL = 8  # numbers up to this are classes, ratings and other small counts
 #: Of the longer side: where small numbers of any meaning lie. In many samples, points and boxes reach further.
 _CORNER, _CORNER_OF_MANY = 1 / 8, 1 / 3
-_MANY = 16  # samples
+MANY_SAMPLES = 16
 _MARGIN = 0.1  # of the sides: boxes may reach outside of a picture
 _ROWS_WITHIN = 0.9  # of the rows of a key
 _TEXTS_WITH_ROWS = 0.25  # of the texts of a key
@@ -74,7 +74,7 @@ def _largest(rows: Sequence[NumberRow]) -> NumberRow:
 
 def _are_drawn(rows: Sequence[NumberRow]) -> bool:
     within = [row for row in rows if _is_within(row)]
-    corner = _CORNER_OF_MANY if len({row.sample for row in rows}) >= _MANY else _CORNER
+    corner = _CORNER_OF_MANY if len({row.sample for row in rows}) >= MANY_SAMPLES else _CORNER
     is_beyond = any(max(row.numbers) > max(_SMALL, corner * max(row.size)) for row in within)
     if len(within) < _ROWS_WITHIN * len(rows) or not is_beyond:
         return False
