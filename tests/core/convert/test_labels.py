@@ -13,8 +13,10 @@ from PIL import Image
 
 from tests.build import a_dataset
 from tests.core.conversions import content, convert_to
+from wdsctl.core.convert import transcode
 from wdsctl.core.convert.labels import LabelsCannotFollow
 from wdsctl.core.convert.parts import PartRules, parse_image
+from wdsctl.core.convert.transcode import changed_picture_sizes
 from wdsctl.core.dataset.config import load_config
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import UsageError
@@ -186,6 +188,26 @@ def test_numbers_drawn_on_pictures_are_refused_in_whichever_samples_they_begin(
     with pytest.raises(LabelsCannotFollow, match="like points or boxes, such as"):
         convert_to(tmp_path / "b", source, image=parse_image("", 160))
     assert not [*tmp_path.glob("b/**/*.tar")]
+
+
+def test_numbers_of_a_primary_are_judged_with_pictures_of_its_media(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[bytes] = []
+
+    def sizes(data: bytes, image: Any) -> set[tuple[int, int]]:
+        read.append(data)
+        return changed_picture_sizes(data, image)
+
+    monkeypatch.setattr(transcode, "changed_picture_sizes", sizes)
+    options: dict[str, Any] = {"layout": "polylithic", "media": ("jpg",), "image": parse_image("", 160), "workers": 1}
+
+    drawn = a_source_of_many(tmp_path / "a", 45, lambda i: {"extent": [40 + i, 30, 200, 90]})
+    with pytest.raises(LabelsCannotFollow, match="extent looks like points or boxes, such as"):
+        convert_to(tmp_path / "b", drawn, **options)
+    read.clear()
+    convert_to(tmp_path / "d", a_source_of_many(tmp_path / "c", 99, dict), **options)
+    assert len(read) <= 32
 
 
 def test_positions_that_are_not_on_pictures_stay(tmp_path: Path) -> None:

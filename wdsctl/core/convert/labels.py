@@ -139,7 +139,7 @@ def follow_pictures(
     followed: list[AnyPart] = []
     for part in parts:
         try:
-            kept = None if seen is None else _note_numbers(seen, part.name, size, sample)
+            kept = None if seen is None else _note_numbers(seen, part.name, lambda: size, sample)
             followed.append(part if part.name in forms else _follow_part(part, change, rules, kept))
         except CannotFollow as why:
             is_unknown = None in changes
@@ -151,9 +151,14 @@ def follow_pictures(
     return followed
 
 
-def _note_numbers(seen: SeenNumbers, part: str, size: tuple[int, int], sample: str) -> KeptNumbers:
+def _note_numbers(
+    seen: SeenNumbers, part: str, find_size: Callable[[], tuple[int, int] | None], sample: str
+) -> KeptNumbers:
+    """`find_size`: returns (width, height) of the picture, or None if no picture changes; called for numbers only."""
+
     def note(key: str, value: Sequence[float] | str) -> None:
-        if (part, key) in seen.judged:
+        size = None if (part, key) in seen.judged else find_size()
+        if size is None:
             return
         rows, is_all = rows_of_text(value) if isinstance(value, str) else ([tuple(value)], True)
         noted = seen.rows.setdefault((part, key, not is_all), [])
@@ -192,8 +197,9 @@ def check_labels_apart(
     rules = _label_rules(request, spec.field_map)
     reason = "its pictures are in the media dataset, where samples may share them"
     for part in parts:
-        sizes = sorted(changed_sizes()) if seen is not None else []
-        kept = _note_numbers(seen, part.name, sizes[0], sample) if sizes and seen is not None else None
+        kept = (
+            None if seen is None else _note_numbers(seen, part.name, lambda: min(changed_sizes(), default=None), sample)
+        )
         try:
             _follow_part(part, None, rules, kept)
         except CannotFollow as why:
