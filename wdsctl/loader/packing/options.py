@@ -23,10 +23,10 @@ class Packing:
     `length`: the name of a column of the catalog, or a function of the (pre-)encoded sample that returns an integer.
     For several budgets, a mapping from the budget's name to its length, and `capacity` with the same names; packing
     efficiency is reported for the first. `window`: samples that are planned together. With columns, planning costs some
-    370 bytes per sample, and reads no sample before its pack is made; with a function, the samples are held in memory.
-    `too_long`, for samples above the capacity: "error" ends the run, "drop" leaves them out and counts them, "truncate"
-    cuts them at the capacity, "split" makes pieces. The last two need a single budget. Raises UsageError for invalid
-    options.
+    370 bytes per sample, and reads no sample before its pack is made. With a function, the samples are held in memory,
+    and seeding its random numbers takes 9 us per sample. `too_long`, for samples above the capacity: "error" ends the
+    run, "drop" leaves them out and counts them, "truncate" cuts them at the capacity, "split" makes pieces. The last
+    two need a single budget. Raises UsageError for invalid options.
     """
 
     length: LengthSource | Mapping[str, LengthSource]
