@@ -190,6 +190,17 @@ def test_numbers_drawn_on_pictures_are_refused_in_whichever_samples_they_begin(
     assert not [*tmp_path.glob("b/**/*.tar")]
 
 
+def test_destination_of_late_refusal_takes_the_advised_option(tmp_path: Path) -> None:
+    source = a_source_of_many(tmp_path / "a", 79, lambda i: {"extent": [40 + i, 30, 200, 90]})
+    for _ in range(2):
+        with pytest.raises(LabelsCannotFollow):
+            convert_to(tmp_path / "b", source, image=parse_image("", 160), shard_samples=20, workers=1)
+
+    assert not [*tmp_path.glob("b/**/*.tar")]
+    convert_to(tmp_path / "b", source, image=parse_image("", 160, labels="keep"), shard_samples=20)
+    assert json.loads(content(tmp_path / "b")["79.json"])["extent"] == [119, 30, 200, 90]
+
+
 def test_numbers_of_a_primary_are_judged_with_pictures_of_its_media(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

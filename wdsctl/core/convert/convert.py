@@ -21,6 +21,7 @@ from wdsctl.core.convert.destination import (
     check_same_inputs,
     clean_up_on_error,
     describe_inputs,
+    discard_if_refused,
     discard_other_plan,
 )
 from wdsctl.core.convert.finish import check_one_geometry, check_renames_in_lists, common_config, finish_datasets
@@ -302,7 +303,7 @@ def _run_conversion(
         resolved = replace(resolved, judged_numbers=_check_some_labels(plan_path, resolved))
         if location is None:
             return preview_conversion(plan_path, opened, dest, request, started)
-        with PlanFile(plan_path) as plan:
+        with PlanFile(plan_path) as plan, discard_if_refused(plan, work, location):
             done, written = write_units(plan, resolved, work, fingerprint, location, progress, check_writer)
             if written:
                 _check_sources(opened, work)

@@ -17,11 +17,12 @@ from typing import Any
 
 from wdsctl.core.convert import exporters
 from wdsctl.core.convert.finish import SIDE_FILES
+from wdsctl.core.convert.labels import LabelsCannotFollow
 from wdsctl.core.convert.plan_file import PlanFile, PlannedUnit
 from wdsctl.core.convert.request import ConvertRequest, ResolvedRequest
 from wdsctl.core.convert.sources import OpenSources
 from wdsctl.core.convert.unit import UnitJob, close_sources, unit_path, write_unit
-from wdsctl.core.convert.write import UNFOLDING_MARKER_FILE, workers_of
+from wdsctl.core.convert.write import UNFOLDING_MARKER_FILE, UNIT_RESULTS_FILE, workers_of
 from wdsctl.core.dataset.destination import check_destination_empty, remove_partials, remove_path
 from wdsctl.core.dataset.location import FINISHED_FILE, PLAN_FILE, DatasetLocation, locate, shell_command
 from wdsctl.core.dataset.lock import check_lock_held
@@ -147,8 +148,7 @@ def discard_other_plan(
     if os.path.exists(os.path.join(work, UNFOLDING_MARKER_FILE)):
         message = "another conversion has not finished moving its files into the destination"
         raise _mismatch_error(message, [], dest, "run the other command again to finish it, or choose another DEST")
-    is_folder = is_url(dest) and not all(os.path.splitext(unit.name)[1] for unit in units)
-    # The objects of folders are not in the plan: others may have put theirs beside them.
+    is_folder = _is_remote_folder(dest, units)
     if (is_folder or not request.restart) and _has_outputs(dest, units):
         changes = describe_input_changes(former_inputs, inputs)
         hint = "choose another DEST; or pass `--yes` to remove what the other conversion wrote and start again"
@@ -157,6 +157,25 @@ def discard_other_plan(
     if location is not None:
         _remove_outputs(location.root_to_write, units)
     remove_path(plan)  # last: after a kill, the next run continues the removal
+
+
+@contextmanager
+def discard_if_refused(plan: PlanFile, work: str, location: DatasetLocation) -> Iterator[None]:
+    """Remove what the conversion has written if it finds labels that cannot follow: only other options can finish."""
+    try:
+        yield
+    except LabelsCannotFollow:
+        units = plan.units()
+        if not _is_remote_folder(location.root_to_write, units):
+            _remove_outputs(location.root_to_write, units)
+            remove_path(os.path.join(work, UNIT_RESULTS_FILE))
+            remove_path(os.path.join(work, PLAN_FILE))
+        raise
+
+
+def _is_remote_folder(dest: str, units: Sequence[PlannedUnit]) -> bool:
+    """Whether units are folders of objects. These are not in the plan: others may have put theirs beside them."""
+    return is_url(dest) and not all(os.path.splitext(unit.name)[1] for unit in units)
 
 
 def _has_outputs(dest: str, units: Sequence[PlannedUnit]) -> bool:
