@@ -180,8 +180,8 @@ class PlannedPackCursor:
         return encode_sample_list([entry.address for entry in self._carried_out])
 
     def _replan_window(self, state: dict[str, Any]) -> None:
-        """Plan the window of a state again, and skip its emitted packs and outputs."""
-        self._unplanned_state = None
+        """Plan the window of a state again, and skip its emitted packs and outputs. Nothing counts a second time."""
+        self._unplanned_state, counted = None, self._stats.copy()
         self._upstream.load(state["upstream"])
         self._plan_next_window(is_replay=True)
         self._check_lengths(self._lengths_hash, state["lengths"])
@@ -193,6 +193,7 @@ class PlannedPackCursor:
             self._outputs = outputs = self._begin_pack(state["bans"])
             while self._outputs_emitted < state["emitted"] and next(outputs, None) is not None:
                 self._outputs_emitted += 1
+        self._stats.forget_counts_since(counted)
 
     def _begin_pack(self, ban_count: int) -> Iterator[PipelineItem]:
         positions = self._packs[self._packs_begun]

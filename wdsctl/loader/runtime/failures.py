@@ -256,15 +256,15 @@ class FailureTracker:
 
     @contextmanager
     def repeating(self) -> Iterator[None]:
-        """Count nothing of what is done again for a restored position: it was counted before the state was saved."""
-        kept, stats = self.consecutive_failures, self.stats.copy()
+        """Count no failures and attempts of what is done again for a restored position: they were counted before the
+        state was saved."""
+        kept = self.consecutive_failures
         self.consecutive_failures = {}
         try:
             with self.tally.keeping_counts():
                 yield
         finally:
             self.consecutive_failures = kept
-            self.stats.forget_counts_since(stats)
 
     def record_failure(
         self, hook: str, error: BaseException, sample: Any, where: str, tolerance: int | None = None
