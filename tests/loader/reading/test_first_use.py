@@ -263,6 +263,15 @@ def test_open_store_indexes_energon_dataset(tmp_path: Path) -> None:
         assert store.read(store.find("000001.jpg")).startswith(b"1 jpg")
 
 
+def test_open_store_indexes_energon_dataset_at_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
+    root = an_energon_dataset(tmp_path / "data")
+    for pattern in ("*.tar", "*.yaml", ".info.json"):
+        url = upload_shards(root, "memory://first-use/stores", pattern)
+    with closing(open_store(url)) as store:
+        assert store.read(store.find("000001.jpg")).startswith(b"1 jpg")
+
+
 def test_energon_jsonl_file_is_crude_and_has_only_train_split(
     tmp_path: Path, loader_log: pytest.LogCaptureFixture
 ) -> None:

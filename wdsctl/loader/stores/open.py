@@ -172,7 +172,7 @@ def open_store(
     path of a folder that was not prepared), or a folder at a URL (`filesystem+s3://...`).
 
     `generation`: of a prepared dataset, by default the current one. `where`: the line of the blend file. Indexes a
-    local dataset that Energon prepared if it has no catalog. Raises InputError, UsageError, PermissionDenied;
+    dataset that Energon prepared if it has no catalog. Raises InputError, UsageError, PermissionDenied;
     CatalogError if the catalog is unusable, StateMismatch if the generation is no longer kept.
     """
     if reference.startswith(_REMOTE_FOLDER_PREFIX):
@@ -186,7 +186,7 @@ def open_store(
             hint="list each of its datasets under `aux` with its own name",
         )
     location = locate(reference)
-    if not is_url(reference) and not os.path.exists(location.catalog_path):
+    if not os.path.exists(location.catalog_path):
         location = index_if_first_use(reference, divides=False) or location
     if os.path.exists(location.catalog_path):
         return _open_catalogued(location, decoder, generation)
