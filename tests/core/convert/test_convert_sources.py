@@ -12,14 +12,15 @@ from typing import Any
 import pytest
 
 from tests.build import a_dataset, a_folder, a_shard
-from tests.core.conversions import convert_to
+from tests.core.conversions import content, convert_to
+from tests.energon import VAL, an_energon_dataset
 from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.convert.convert import convert
 from wdsctl.core.convert.request import ConvertRequest
 from wdsctl.core.convert.sources import open_sources
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.dataset.lock import hold_lock
-from wdsctl.core.errors import CatalogError, DatasetError, UsageError
+from wdsctl.core.errors import CatalogError, DatasetError, InputError, UsageError
 from wdsctl.core.index.index import index
 from wdsctl.core.index.request import IndexRequest
 from wdsctl.core.prepare.prepare import prepare
@@ -236,3 +237,34 @@ def make_mixed_dataset(root: Path) -> str:
     compressed = gzip.compress(a_shard({f"p{i}.txt": b"p" for i in range(4)}))
     (root / "b.tar.gz").write_bytes(compressed)
     return str(root)
+
+
+def test_settings_of_energon_are_copied_as_after_index(tmp_path: Path) -> None:
+    indexed = an_energon_dataset(tmp_path / "indexed")
+    index(indexed)
+    fresh = an_energon_dataset(tmp_path / "fresh")
+
+    for name, source in (("a", indexed), ("b", fresh)):
+        convert_to(tmp_path / name, source)
+    convert_to(tmp_path / "val", fresh, split="val")
+
+    configs = [(tmp_path / name / ".wdsctl" / "dataset.yaml").read_text() for name in ("a", "b")]
+    assert configs[0] == configs[1]
+    assert "sample_type: CaptioningSample" in configs[1]
+    assert 'keys: {train: "splits/train-' in configs[1]
+    assert sorted({name.partition(".")[0] for name in content(tmp_path / "val")}) == VAL
+
+
+def test_compressed_tars_that_energon_split_are_refused(tmp_path: Path) -> None:
+    """Otherwise, validation samples become training samples."""
+    source = Path(an_energon_dataset(tmp_path / "a"))
+    for shard in list((source / "parts").iterdir()):
+        shard.with_suffix(".tgz").write_bytes(gzip.compress(shard.read_bytes()))
+        shard.unlink()
+
+    with pytest.raises(InputError, match=r"splits and excludes of \.nv-meta name compressed tars"):
+        convert_to(tmp_path / "b", source)
+    (source / ".nv-meta" / "split.yaml").unlink()
+    convert_to(tmp_path / "b", source)
+
+    assert "sample_type: CaptioningSample" in (tmp_path / "b" / ".wdsctl" / "dataset.yaml").read_text()

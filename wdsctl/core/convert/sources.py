@@ -16,11 +16,12 @@ from wdsctl.core.catalog.read import Catalog, read_current_generation, read_spli
 from wdsctl.core.convert.request import ConvertRequest, ConvertSource, RejectedFormat, SourceSpec
 from wdsctl.core.dataset.config import DatasetConfig, load_config
 from wdsctl.core.dataset.destination import require_source, unique_source_names
-from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command, shell_command_at
+from wdsctl.core.dataset.location import ENERGON_META_FOLDER, DatasetLocation, locate, shell_command, shell_command_at
 from wdsctl.core.dataset.lock import hold_lock
 from wdsctl.core.dataset.polylithic import is_polylithic
 from wdsctl.core.dataset.shard_names import unpack_command
 from wdsctl.core.dataset.view_root import parse_root
+from wdsctl.core.energon.meta import energon_meta
 from wdsctl.core.errors import DatasetError, Finding, InputError, UsageError
 from wdsctl.core.importers.polylithic import PolylithicSource
 from wdsctl.core.importers.protocol import (
@@ -34,6 +35,7 @@ from wdsctl.core.importers.protocol import (
 )
 from wdsctl.core.importers.shards import ShardsSource
 from wdsctl.core.importers.splits.shards import default_split_rule, split_findings_of_source
+from wdsctl.core.index.energon import import_energon_meta
 from wdsctl.core.index.index import IndexRequest, index_locked
 from wdsctl.core.index.missing import check_links_inside
 from wdsctl.core.media.kinds import MEDIA_KINDS, part_kind
@@ -58,8 +60,8 @@ def ensure_indexed(
     """The location of an up-to-date catalog: the dataset's own, or a new one in `private_catalog`.
 
     Adds findings to the list. Raises DatasetError WDS344 if the dataset's catalog is out of date, InputError WDS003 if
-    a dataset without a catalog has no samples. Cost: indexes a dataset without a catalog, and divides it into the
-    splits that names or a field tell.
+    a dataset without a catalog has no samples. Cost: indexes a dataset without a catalog, imports the settings of
+    Energon, and divides it into the splits that names or a field tell.
     """
     location = locate(root, catalog)
     if os.path.exists(location.catalog_path):
@@ -69,7 +71,10 @@ def ensure_indexed(
     with OpenDataset(private) as dataset, hold_lock(private.lock, wait=wait, note=progress.note):
         report = index_locked(dataset, IndexRequest(workers=workers, missing="drop"), progress)
         if report.samples:
-            findings += _split_unprepared(dataset, progress)
+            taken = import_energon_meta(dataset, report, workers, progress)
+            findings += taken.findings if taken is not None else ()
+            if not dataset.catalog.rows("SELECT 1 FROM split LIMIT 1"):
+                findings += _split_unprepared(dataset, progress)
     findings += report.findings
     if not report.samples and not any(found.code == "WDS113" for found in report.findings):
         raise InputError(
@@ -197,7 +202,7 @@ def open_sources(source_texts: Sequence[str], request: ConvertRequest, work: str
             )
         options = _source_options(request, importer.name) | _selection_options(view, request)
         spec = _make_spec(importer.name, root, options, names[number])
-        _add_source(opened, spec, report, _format_config(importer.name, root), request, progress)
+        _add_source(opened, spec, report, _format_config(importer.name, root, request), request, progress)
     return opened
 
 
@@ -246,7 +251,7 @@ def _open_shards(
         )
         options = {"files": json.dumps(compressed)}
         spec = _make_spec("packed", root, options, name if has_no_shards else f"{name}-packed")
-        _add_source(opened, spec, report, None, request, progress)
+        _add_source(opened, spec, report, _compressed_config(root, request), request, progress)
 
 
 def _check_split_of_unprepared(root: str, catalog: str, split: str) -> None:
@@ -350,12 +355,29 @@ def _media_refs(location: DatasetLocation, config: DatasetConfig | None) -> dict
     )
 
 
-def _format_config(format_name: str, root: str) -> DatasetConfig | None:
+def _format_config(format_name: str, root: str, request: ConvertRequest) -> DatasetConfig | None:
     """The dataset.yaml that the format defines; None if the sample type must be detected."""
     if format_name == "polylithic":  # describes the complete samples
         path = os.path.join(root, "monolithic.yaml")
         return load_config(path) if os.path.exists(path) else None
-    return None
+    return _compressed_config(root, request) if format_name == "packed" else None
+
+
+def _compressed_config(root: str, request: ConvertRequest) -> DatasetConfig | None:
+    """Energon's dataset.yaml beside compressed tars; None if there is none.
+
+    Raises InputError if Energon has split the dataset, as validation samples would become training samples.
+    """
+    with energon_meta(root) as meta:
+        config = meta.config() if meta.is_prepared() else None
+        if request.carries_splits and meta.is_prepared() and meta.split("" if config is None else config.split_config):
+            raise InputError(
+                f"the splits and excludes of {ENERGON_META_FOLDER} name compressed tars, which have no splits",
+                where=redact_secrets(root),
+                hint=f"unpack the tars, write their new names into the files of {ENERGON_META_FOLDER}, and run `wdsctl "
+                f"index` on the folder; or move {ENERGON_META_FOLDER} away to convert without it",
+            )
+    return None if config is None else replace(config, split_config="")
 
 
 def check_sources_unchanged(opened: OpenSources) -> None:
