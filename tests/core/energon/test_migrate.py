@@ -145,6 +145,12 @@ def test_missing_name_has_hint(name: str, hint: str) -> None:
             [(3, "E.build_batch")],
         ),
         (
+            "import megatron.energon as e\nclass E(e.TaskEncoder):\n  def batch(self, x): return self.cache, x.cache",
+            [(3, "TaskEncoder.cache")],
+        ),
+        ("import megatron.energon as e\nclass E(e.TaskEncoder):\n  def f(self): self.cache = 3; self.cache", []),
+        ("import megatron.energon as e\nclass E(e.TaskEncoder): ...\nclass F:\n  def f(self): self.cache", []),
+        (
             "from megatron.energon import get_train_dataset\nds = get_train_dataset(p)\nfor b in ds: ...",
             [(3, "for ... in ds")],
         ),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import warnings
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.energon import an_energon_dataset
-from wdsctl.core.energon.migrate import migrate_text
+from wdsctl.core.energon.migrate import ARGUMENT_NOTES, EnergonUse, migrate_text
 from wdsctl.core.energon.names import (
     FACTORIES,
     MISSING_MEMBERS,
@@ -126,10 +127,10 @@ PROGRAMS = {
                 return Texts.derive_from(batch, text=batch.text)
         SampleDecoder(image_decode="pil", av_decode=None, video_decode_audio=False, guess_content=False)
         workers = WorkerConfig(rank=0, world_size=1, num_workers=0)
-        class Outer(AugmentTaskEncoder):
+        class Outer(AugmentTaskEncoder[CrudeSample, Text, Texts, Texts]):
             def encode_sample(self, sample):
                 return Text.derive_from(super().encode_sample(sample), text="outer")
-        for encoder, text in ((Encoder(), "12 txt .!"), (Outer(Encoder()), "outer")):
+        for encoder, text in ((Encoder(), "12 txt .!"), (Outer(task_encoder=Encoder()), "outer")):
             dataset = get_val_dataset(path, worker_config=workers, batch_size=1, task_encoder=encoder,
                 dataset_config="crude.yaml")
             batch = next(iter(get_loader(dataset)))
@@ -213,6 +214,35 @@ PROGRAMS = {
 }
 
 
+#: The arguments that `migrate` passes with a note, each with a value. First those of datasets, then of loaders and of
+#: WorkerConfig.
+NOTED_ARGUMENTS = {
+    "image_decode": "'pil'",
+    "av_decode": "'AVDecoder'",
+    "video_decode_audio": "True",
+    "guess_content": "True",
+    "auto_decode": "False",
+    "ignore_decoder_errors": "True",
+    "handler": "print",
+    "shuffle_buffer_size": "4",
+    "max_samples_per_sequence": "None",
+    "checkpoint_every_sec": "60",
+    "checkpoint_every_min_n_samples": "1",
+    "n_checkpoints": "2",
+    "gc_collect_every_n_steps": "10",
+    "fail_on_timeout": "True",
+    "worker_debug_path": "'log-{worker_id}.jsonl'",
+    "worker_log_level": "1",
+}
+NOTED_PROGRAM = """
+    from megatron.energon import WorkerConfig, get_savable_loader, get_train_dataset
+    workers = WorkerConfig(rank=0, world_size=1, num_workers=0, {workers})
+    dataset = get_train_dataset(path, worker_config=workers, batch_size=2, repeat=False, dataset_config="text.yaml",
+        {dataset})
+    batches = [batch.text for batch in get_savable_loader(dataset, worker_config=workers, {loader})]
+    """
+
+
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS.keys())
 def test_program_without_hand_work_runs(program: str, tmp_path: Path) -> None:
     path = an_energon_dataset(tmp_path / "data")
@@ -225,6 +255,37 @@ def test_program_without_hand_work_runs(program: str, tmp_path: Path) -> None:
         warnings.simplefilter("ignore")
         code = compile(migrated, "migrated", "exec", dont_inherit=True)
         exec(code, {"__name__": "migrated", "path": path, "folder": tmp_path})  # noqa: S102 - the programs above
+
+
+def run_noted(path: str, **arguments: str) -> tuple[list[EnergonUse], Any]:
+    """What `migrate` reports about a program, and the batches that the program reads."""
+    places = dict.fromkeys(("workers", "dataset", "loader"), "")
+    uses, migrated, _ = migrate_text("x.py", dedent(NOTED_PROGRAM.format(**{**places, **arguments})).encode())
+    scope: dict[str, Any] = {"path": path}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        exec(migrated or "", scope)  # noqa: S102 - the program above
+    return uses, scope["batches"]
+
+
+@pytest.mark.parametrize("name", sorted({*NOTED_ARGUMENTS, *ARGUMENT_NOTES}))
+def test_arguments_with_note_run_as_described(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = an_energon_dataset(tmp_path / "data")
+    (tmp_path / "data" / ".nv-meta" / "text.yaml").write_text("sample_type: TextSample\nfield_map: {text: txt}\n")
+    order = list(NOTED_ARGUMENTS)
+    after_dataset, after_loader = order.index("checkpoint_every_sec"), order.index("worker_debug_path")
+    at = order.index(name)
+    place = "dataset" if at < after_dataset else "loader" if at < after_loader else "workers"
+
+    uses, batches = run_noted(path, **{place: f"{name}={NOTED_ARGUMENTS[name]}"})
+    _, plain = run_noted(path)
+
+    assert [(use.kind, use.found) for use in uses if use.kind != "rewrite"] == [("note", f"{name}=")]
+    texts = [[text.decode() if isinstance(text, bytes) else text for text in batch] for batch in batches]
+    assert sorted(chain(*texts)) == sorted(chain(*plain))
+    if "has no effect" in ARGUMENT_NOTES[name]:
+        assert texts == plain
 
 
 def test_programs_use_all_names_that_work() -> None:

@@ -45,9 +45,11 @@ _KIND_OF_FUNCTION = {
 }
 _RENAMED_METHODS = {"save_state": "save_state_global", "restore_state": "restore_state_global"}
 _DECODER_ARGUMENT = "set `decoder` in the task encoder: this argument is deprecated, but works"
-_ARGUMENT_NOTES = {
+#: Arguments that work, but differently -> what to know.
+ARGUMENT_NOTES = {
     **dict.fromkeys(("image_decode", "av_decode", "video_decode_audio", "guess_content"), _DECODER_ARGUMENT),
     "auto_decode": "set `decoder = None` in the task encoder: this argument is deprecated, but works",
+    "ignore_decoder_errors": "this argument has no effect, as the loader skips samples that it cannot decode",
     "handler": "pass WorkerConfig(global_error_handler=...): this argument is deprecated, but works",
     **dict.fromkeys(
         ("checkpoint_every_sec", "checkpoint_every_min_n_samples", "n_checkpoints"),
@@ -207,7 +209,10 @@ class _Scan(ast.NodeVisitor):
                 if isinstance(each, ast.FunctionDef) and each.name in _UNKNOWN_HOOKS:
                     found = f"{node.name}.{each.name}"
                     self._add(each, "hand", found, f"{_UNKNOWN_HOOKS[each.name]}: the loader does not call it")
+            if not _assigned_members(node).intersection(MISSING_MEMBERS["TaskEncoder"]):
+                self._kinds["self"] = "TaskEncoder"
         self.generic_visit(node)
+        self._kinds.pop("self", None)
 
     def visit_Call(self, node: ast.Call) -> None:
         name = self._called_name(node)
@@ -221,8 +226,8 @@ class _Scan(ast.NodeVisitor):
                 self._add(argument, "hand", f"{argument.arg}=", f"remove it: {name} has no such argument")
         if name in _FUNCTIONS_WITH_NOTES:
             for argument in node.keywords:
-                if argument.arg in _ARGUMENT_NOTES:
-                    self._add(argument, "note", f"{argument.arg}=", _ARGUMENT_NOTES[argument.arg])
+                if argument.arg in ARGUMENT_NOTES:
+                    self._add(argument, "note", f"{argument.arg}=", ARGUMENT_NOTES[argument.arg])
         function = node.func
         if isinstance(function, ast.Attribute) and _variable(function.value) in self._loaders:
             self._scan_method(node, function)
@@ -403,6 +408,16 @@ def _variable(node: ast.AST) -> str:
         return node.id
     owner = _variable(node.value) if isinstance(node, ast.Attribute) else ""
     return f"{owner}.{node.attr}" if isinstance(node, ast.Attribute) and owner else ""
+
+
+def _assigned_members(node: ast.ClassDef) -> set[str]:
+    """The names that a class defines, and the attributes that it assigns."""
+    functions = {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
+    return functions | {
+        each.attr if isinstance(each, ast.Attribute) else each.id
+        for each in ast.walk(node)
+        if isinstance(each, ast.Attribute | ast.Name) and isinstance(each.ctx, ast.Store)
+    }
 
 
 def _hint_for_unknown_name(name: str) -> str:

@@ -107,6 +107,7 @@ MISSING_MEMBERS = {
         ),
         "build": "pass the dataset to get_loader",
     },
+    "TaskEncoder": {"cache": "mark the cooker with @cooker(need_cache=True), and use its argument `cache`"},
     "WorkerConfig": {
         **dict.fromkeys(
             ("active_worker_batch_index", "active_worker_sample_index"),

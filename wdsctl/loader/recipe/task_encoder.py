@@ -156,22 +156,22 @@ class DefaultTaskEncoder(TaskEncoder[T_sample, T_encoded_sample, T_raw_batch, T_
         return convert_to_type(batch, self._batch_type)
 
 
-class AugmentTaskEncoder(TaskEncoder[Any, Any, Any, Any]):
+class AugmentTaskEncoder(TaskEncoder[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
     """A wrapper of another task encoder: derive from it, and override the hooks that should differ.
 
     What is not overridden is the inner encoder's: decoder, cookers and hooks. A hook that neither overrides costs
     nothing. `super().encode_sample(sample)` calls the inner hook, as `self.inner.encode_sample(sample)` does.
     """
 
-    def __init__(self, inner: TaskEncoder[Any, Any, Any, Any]) -> None:
-        self.inner = inner
+    def __init__(self, task_encoder: TaskEncoder[Any, Any, Any, Any]) -> None:
+        self.inner = task_encoder
         if type(self).decoder is TaskEncoder.decoder:
-            self.decoder = inner.decoder
+            self.decoder = task_encoder.decoder
         if type(self).cookers is TaskEncoder.cookers:
-            self.cookers = inner.cookers
+            self.cookers = task_encoder.cookers
         for hook in HOOKS:
             if getattr(type(self), hook) is getattr(AugmentTaskEncoder, hook):
-                setattr(self, hook, getattr(inner, hook))
+                setattr(self, hook, getattr(task_encoder, hook))
 
 
 def _delegate_hook(hook: str) -> Callable[..., Any]:

@@ -23,7 +23,7 @@ __all__ = ["get_train_dataset", "get_val_dataset", "get_val_datasets"]
 
 #: Arguments of Energon that are options of SampleDecoder.
 DECODER_OPTIONS = ("image_decode", "av_decode", "video_decode_audio", "guess_content")
-LEGACY_ARGUMENTS = ("handler", "auto_decode", *DECODER_OPTIONS)
+LEGACY_ARGUMENTS = ("handler", "auto_decode", "ignore_decoder_errors", *DECODER_OPTIONS)
 #: Arguments of Energon -> fields of a dataset that wdsctl's functions have no argument for.
 FIELD_OF_ARGUMENT = {"cache_pool": "cache_pool", "sample_type": "sample_class"}
 
@@ -80,7 +80,8 @@ def get_train_dataset(path: DatasetPath, **options: Any) -> EnergonTrainDataset:
 
     `handler`: called with the error, the sample and its sources (or without the sources) if a sample fails.
     `auto_decode=False`: parts stay bytes. `image_decode`, `av_decode`, `video_decode_audio`, `guess_content`: options
-    of the SampleDecoder; the task encoder must not have another one. `cache_pool`: for cookers with `need_cache`.
+    of the SampleDecoder; the task encoder must not have another one. `ignore_decoder_errors` has no effect: samples
+    that cannot be decoded are skipped. `cache_pool`: for cookers with `need_cache`.
     `sample_type`: the class that all samples must have; otherwise the first batch raises UsageError.
     """
     current, changes = _translate_options(options)
