@@ -78,3 +78,32 @@ def test_option_without_effect_is_left_out_if_it_is_configured(wdsctl: Wdsctl, p
 
     assert wdsctl("validate", place / "shards", "--config", tmp_path / "c.toml", "--workers", "1").code == 0
     assert wdsctl("prepare", place / "shards", "--config", tmp_path / "c.toml", "--workers", "1").code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "option", "lost"),
+    [
+        (["convert", "a", "b", "--where", "x > 1", "--where=y > 1"], "--where", "x > 1"),
+        (["prepare", "a", "--field-map", "image=jpg", "--field-map", "caption=txt"], "--field-map", "image=jpg"),
+        (["view", "create", "a", "v", "--where", "x > 1", "--where", ""], "--where", "x > 1"),
+        (["get", "a", "k", "-o", "x", "--output", "y"], "--output", "x"),
+    ],
+)
+def test_option_with_two_values_is_refused(wdsctl: Wdsctl, words: list[str], option: str, lost: str) -> None:
+    result = wdsctl(*words)
+
+    assert result.code == 2
+    assert f"{option} is given twice: {lost!r} would have no effect" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--level", "structure", "--level", "headers"],
+        ["--wait", "1", "--wait=1"],
+        ["--json", "--json"],
+        ["--levels", "1", "--levels", "2"],
+    ],
+)
+def test_repeated_options_without_loss_are_not_refused_as_such(wdsctl: Wdsctl, words: list[str]) -> None:
+    assert "is given twice" not in wdsctl("validate", "none", *words).stderr

@@ -19,7 +19,8 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import typer
 
 from wdsctl.cli.formatting import fit_epilog
-from wdsctl.cli.options import COMMAND_GROUPS, exit_with_help, terminal_columns, with_common
+from wdsctl.cli.options import COMMAND_GROUPS, COMMON_FLAGS, exit_with_help, terminal_columns, with_common
+from wdsctl.core.errors import UsageError
 from wdsctl.core.version import VERSION
 
 EPILOG = """
@@ -213,6 +214,29 @@ def _check_range(value: float, low: float | None, high: float | None) -> float:
     if (low is not None and not value >= low) or (high is not None and not value <= high):
         raise NotPlainValue
     return value
+
+
+def refuse_repeated_options(command: Any, args: Sequence[str]) -> None:
+    """Raise UsageError for an option that has one value and is given twice with different ones: the first would have no
+    effect."""
+    words = list(args)
+    while words and words[0] in getattr(command, "commands", {}):
+        command = command.commands[words.pop(0)]
+    options = (each for each in command.params if getattr(each, "opts", None) and not getattr(each, "is_flag", True))
+    parameters = {name: each for each in options if each.nargs == 1 for name in each.opts if name not in COMMON_FLAGS}
+    given: dict[str, str] = {}
+    while words and words[0] != "--":
+        name, has_value, value = words.pop(0).partition("=")
+        parameter = parameters.get(name)
+        if parameter is None:
+            continue
+        value = value if has_value else "".join(words[:1])
+        words = words if has_value else words[1:]
+        if not parameter.multiple and given.setdefault(parameter.name, value) != value:
+            raise UsageError(
+                f"{name} is given twice: {given[parameter.name]!r} would have no effect",
+                hint=f"pass {name} once, with {value!r} or with both in one value if the option takes several",
+            )
 
 
 #: Option -> its value if the user gives none.

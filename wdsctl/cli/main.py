@@ -11,7 +11,7 @@ import typer
 from typer.main import get_command
 
 from wdsctl.cli import errors
-from wdsctl.cli.app import build_app, fill_bare_options, use_plain_coercion
+from wdsctl.cli.app import build_app, fill_bare_options, refuse_repeated_options, use_plain_coercion
 from wdsctl.cli.config import attach_config
 from wdsctl.cli.interrupts import INTERRUPTED_MESSAGE, INTERRUPTED_UNWRITTEN_MESSAGE, InterruptedBeforeWrite
 from wdsctl.cli.options import move_common_options, rewrite_help_words, split_command
@@ -68,6 +68,7 @@ def _show_warning(message: Warning | str, category: type[Warning], *_: object, *
 
 def _run(args: list[str], origins: dict[str, tuple[str, str]]) -> int:
     command = use_plain_coercion(get_command(build_app(args, is_completing=COMPLETION_VARIABLE in os.environ)))
+    refuse_repeated_options(command, args)
     attach_config(command, origins)
     try:
         with warnings.catch_warnings():
