@@ -108,7 +108,11 @@ def test_signed_16_bits_are_called_so() -> None:
     ("data", "cause"),
     [
         (b"", "it is empty"),
-        (b"<!DOCTYPE html><html>404</html>", "not an image of a supported format: its content is text"),
+        (b"<!DOCTYPE html><html><svg/>404</html>", "not an image of a supported format: its content is text"),
+        (
+            b'<?xml version="1.0"?>\n<!-- a drawing -->\n<svg xmlns="http://www.w3.org/2000/svg"/>',
+            "it is an SVG drawing, which has no pixels until it is rendered",
+        ),
         (b'{"error": 403}', "not an image of a supported format: its content is JSON"),
         (a_jpeg(0xC0)[:20], "its header is damaged or cut off"),
         (a_tiff(3, 8)[:40], "its header is damaged or cut off"),

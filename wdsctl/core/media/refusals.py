@@ -13,6 +13,7 @@ from wdsctl.core.media.png import find_wrong_chunk
 from wdsctl.core.media.sniff import sniff
 
 SNIFFED_BYTES = 64
+_SVG_BYTES = 4096  # an XML declaration, comments and a DOCTYPE may precede the element
 NO_IMAGE = "not an image of a supported format"
 _DAMAGED = "its header is damaged or cut off"
 
@@ -42,6 +43,8 @@ def explain_refusal(data: bytes) -> str:
     if not data:
         return "it is empty"
     content = sniff(data[:SNIFFED_BYTES], len(data), name="jxl")  # bare JPEG XL has too short a signature otherwise
+    if content.format == "utf-8" and b"<svg" in (start := data[:_SVG_BYTES].lower()) and b"<html" not in start:
+        return "it is an SVG drawing, which has no pixels until it is rendered"
     if content.kind != "image":
         kind = {"utf-8": "text", "object": "JSON", "array": "JSON"}.get(content.format, content.format or "")
         return f"{NO_IMAGE}: its content is {kind}" if kind else NO_IMAGE
