@@ -106,13 +106,14 @@ class LoaderPlan:
             if strict:
                 raise _mismatch_error(message, lines)
             warn_at_user_line(join_indented(f"{message}; samples made from them may differ:", *lines))
-        # States of earlier versions have no digest of subflavors, and another blend has others.
+        # Another blend has other subflavors. States have no digest if there were none.
         is_same_blend = len(saved["order"].get("sources", ())) == len(self.order_facts.get("sources", ()))
         before = saved.get("subflavors", "")
-        if before and is_same_blend and before != self.subflavors:
+        if is_same_blend and before != self.subflavors:
             message = "subflavors of datasets have changed since the state was saved"
             if strict:
-                raise _mismatch_error(message, [f"subflavors: {before} in the state, {self.subflavors or 'none'} here"])
+                here = self.subflavors or "none"
+                raise _mismatch_error(message, [f"subflavors: {before or 'none'} in the state, {here} here"])
             warn_at_user_line(f"{message}; samples carry the new ones, and cookers are chosen by them")
 
     def _changed_datasets(self, saved: Mapping[str, Any]) -> list[str]:
