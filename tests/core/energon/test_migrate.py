@@ -148,6 +148,10 @@ def test_missing_name_has_hint(name: str, hint: str) -> None:
             "import megatron.energon as e\nclass E(e.TaskEncoder):\n  def batch(self, x): return self.cache, x.cache",
             [(3, "TaskEncoder.cache")],
         ),
+        (
+            "import megatron.energon as e\nclass D(e.SampleDecoder):\n  def decode(self, name, data): ...",
+            [(3, "D.decode")],
+        ),
         ("import megatron.energon as e\nclass E(e.TaskEncoder):\n  def f(self): self.cache = 3; self.cache", []),
         ("import megatron.energon as e\nclass E(e.TaskEncoder): ...\nclass F:\n  def f(self): self.cache", []),
         (

@@ -301,3 +301,11 @@ def test_missing_msgpack_is_fatal_with_install_hint(monkeypatch: pytest.MonkeyPa
 
 def test_sample_decoder_pickles_by_value() -> None:
     assert pickle.loads(pickle.dumps(DECODER)) == SampleDecoder("torchrgb8", av_decode=None)  # noqa: S301 - our own
+
+
+@pytest.mark.parametrize("name", ["decode", "__call__"])
+def test_overridden_method_that_loaders_do_not_call_is_refused(name: str) -> None:
+    kind = type("Mine", (SampleDecoder,), {name: lambda *_: None})
+
+    with pytest.raises(UsageError, match=f"Mine defines {name}, which loaders do not call"):
+        kind()

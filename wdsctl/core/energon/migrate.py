@@ -70,6 +70,7 @@ _UNKNOWN_HOOKS = {
     "build_train_datasets": "write a blend file, and pass its path to get_train_dataset",
     "build_val_datasets": "pass the arguments to get_val_dataset",
 }
+_DECODER_METHODS = dict.fromkeys(("decode", "__call__"), "pass functions in SampleDecoder(decoders=...)")
 _SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules", "site-packages"})
 _DIFF_LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _LINE_END = re.compile(r"\r\n|\r|\n")
@@ -204,13 +205,14 @@ class _Scan(ast.NodeVisitor):
                 self._add(base, "hand", f"class {node.name}({name})", REPLACEMENTS[name])
             elif name in NO_BASES:
                 self._add(base, "hand", f"class {node.name}({name})", NO_BASES[name])
-        if any(name is not None and name.endswith("TaskEncoder") for name in bases):
-            for each in node.body:
-                if isinstance(each, ast.FunctionDef) and each.name in _UNKNOWN_HOOKS:
-                    found = f"{node.name}.{each.name}"
-                    self._add(each, "hand", found, f"{_UNKNOWN_HOOKS[each.name]}: the loader does not call it")
-            if not _assigned_members(node).intersection(MISSING_MEMBERS["TaskEncoder"]):
-                self._kinds["self"] = "TaskEncoder"
+        is_encoder = any(name is not None and name.endswith("TaskEncoder") for name in bases)
+        uncalled = _UNKNOWN_HOOKS if is_encoder else _DECODER_METHODS if "SampleDecoder" in bases else {}
+        for each in node.body:
+            if isinstance(each, ast.FunctionDef) and each.name in uncalled:
+                found = f"{node.name}.{each.name}"
+                self._add(each, "hand", found, f"{uncalled[each.name]}: the loader does not call it")
+        if is_encoder and not _assigned_members(node).intersection(MISSING_MEMBERS["TaskEncoder"]):
+            self._kinds["self"] = "TaskEncoder"
         self.generic_visit(node)
         self._kinds.pop("self", None)
 

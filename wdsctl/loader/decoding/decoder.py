@@ -93,6 +93,12 @@ class SampleDecoder:
     decode_threads: int | None = None
 
     def __post_init__(self) -> None:
+        for name in ("decode", "__call__"):  # `decode` is Energon's
+            if getattr(type(self), name, None) is not getattr(SampleDecoder, name, None):
+                raise UsageError(
+                    f"{type(self).__name__} defines {name}, which loaders do not call",
+                    hint="pass functions in SampleDecoder(decoders=...): for a part, an extension, or any part by name",
+                )
         if self.image_decode not in IMAGE_SPECS:
             raise UsageError(
                 f"image_decode={self.image_decode!r} is not supported",
