@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,11 +13,12 @@ import pytest
 
 from tests.build import some_shards
 from tests.core.traces import a_source, a_writer
+from wdsctl.cli.main import main
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import CatalogError, PermissionDenied, UsageError, WdsctlError
 from wdsctl.core.executors.array_job import merge_job, plan_job, report_job
 from wdsctl.core.executors.array_task import run_task
-from wdsctl.core.executors.job_folder import JOB_FILE, Job
+from wdsctl.core.executors.job_folder import JOB_FILE, Job, record_job
 from wdsctl.core.index.index import index
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.progress import SILENT_PROGRESS, SilentProgress
@@ -195,11 +197,14 @@ def test_stored_view_with_values_of_other_types_is_damaged(text: str) -> None:
 
 
 @pytest.fixture
-def job(tmp_path: Path) -> Path:
-    """The folder of a job whose command may not run."""
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a job that this user has planned, whose command may not run."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data-home"))
     folder = tmp_path / "job"
     folder.mkdir(mode=0o700)
-    Job(str(folder), ("index", "ROOT"), str(tmp_path), 5).save()
+    planned = Job(str(folder), ("index", "ROOT"), str(tmp_path), 5, token="7" * 32)
+    planned.save()
+    record_job(planned)
     os.chmod(folder / JOB_FILE, 0o600)
     return folder
 
@@ -214,7 +219,6 @@ def assert_job_is_refused(folder: Path, message: str) -> None:
         lambda: plan_job(str(folder), (), refuse_command),
         lambda: plan_job(str(folder), ("index", "ROOT"), refuse_command),
         lambda: run_task(str(folder), 0),
-        lambda: report_job(str(folder)),
     ):
         with pytest.raises(CatalogError, match=message) as error:
             call()
@@ -228,8 +232,24 @@ def test_job_folder_of_other_user_is_refused(job: Path, monkeypatch: pytest.Monk
 
     assert_job_is_refused(job, "belongs to another user")
 
-    monkeypatch.setenv(ALLOW_PATH_VARIABLE, str(job))
-    assert plan_job(str(job), (), lambda _: 0) == 0
+    assert plan_job(str(job), (), lambda _: 0, trust_code=True) == 0
+
+
+def test_job_folder_that_this_user_has_not_planned_runs_only_with_trust_code(job: Path, tmp_path: Path) -> None:
+    unpacked = tmp_path / "unpacked"
+    shutil.copytree(job, unpacked)
+
+    assert_job_is_refused(unpacked, "no record shows that you planned the job")
+    assert main(["job", "template", str(unpacked)]) == 6
+    assert report_job(str(unpacked)).command_line == "index ROOT"
+
+    assert plan_job(str(unpacked), (), lambda _: 0, trust_code=True) == 0
+
+
+def test_job_that_another_replaced_in_a_planned_folder_is_refused(job: Path, tmp_path: Path) -> None:
+    for token in ("", "8" * 32):
+        Job(str(job), ("index", "OTHER"), str(tmp_path), 5, token=token).save()
+        assert_job_is_refused(job, "no record shows that you planned the job")
 
 
 @pytest.mark.parametrize("name", ["", JOB_FILE])
@@ -259,7 +279,7 @@ def test_job_folder_that_group_can_write_is_noted(job: Path) -> None:
 
 
 def test_job_with_absurd_number_of_tasks_is_refused(job: Path, tmp_path: Path) -> None:
-    Job(str(job), ("index", "ROOT"), str(tmp_path), 10**9).save()
+    Job(str(job), ("index", "ROOT"), str(tmp_path), 10**9, token="7" * 32).save()
     assert_job_is_refused(job, "damaged")
 
     with pytest.raises(UsageError, match="at most 100,000 tasks"):

@@ -132,12 +132,12 @@ def save(self, units, results):
     os.kill(os.getpid(), signal.SIGKILL)
     return kept
 ResultFolder.save = save
-run_task(sys.argv[1], int(sys.argv[2]))
+run_task(sys.argv[1], int(sys.argv[2]), trust_code=True)
 """
 
 
 def killed_task(folder: Path, task: int) -> int:
-    """Runs a task that is killed after it has saved its first results."""
+    """Runs a task, on any machine, that is killed after it has saved its first results."""
     command = [sys.executable, "-c", _KILLED_TASK, str(folder), str(task)]
     return children.run(command, check=False).returncode
 

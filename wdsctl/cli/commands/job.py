@@ -92,6 +92,11 @@ JobArgument = Annotated[
 ]
 
 
+TrustCodeOption = Annotated[
+    bool, typer.Option("--trust-code", help="Run what JOB says, although no record shows that you planned it.")
+]
+
+
 def plan(
     job: JobArgument,
     command: Annotated[
@@ -105,6 +110,7 @@ def plan(
         int | None,
         typer.Option("--tasks", metavar="N", min=1, help="Number of tasks. [default: 1, or as planned before]"),
     ] = None,
+    trust_code: TrustCodeOption = False,
     common: options.CommonOptions,
 ) -> int:
     """Plan a command as tasks. Lists the inputs, and writes the units of work to JOB."""
@@ -112,7 +118,7 @@ def plan(
     from wdsctl.core.executors.array_job import plan_job
 
     with show_progress(common.output) as progress:
-        outcome = plan_job(job, command or (), _run_like(common), tasks=tasks, progress=progress)
+        outcome = plan_job(job, command or (), _run_like(common), tasks=tasks, trust_code=trust_code, progress=progress)
     return _answer("job plan", outcome, common)
 
 
@@ -123,6 +129,7 @@ def run(
         int | None, typer.Option("--task", metavar="I", min=0, help="Number of the task. [default: the scheduler's]")
     ] = None,
     workers: options.WorkersOption = None,
+    trust_code: TrustCodeOption = False,
     common: options.CommonOptions,
 ) -> int:
     """Run one task. Keeps results in JOB."""
@@ -131,7 +138,7 @@ def run(
 
     number = find_task(os.environ) if task is None else task
     with show_progress(common.output) as progress:
-        report = run_task(job, number, workers=worker_count(workers), progress=progress)
+        report = run_task(job, number, workers=worker_count(workers), trust_code=trust_code, progress=progress)
     common.output.answer("job run", report, render_task, names=())
     return 0
 
@@ -145,13 +152,13 @@ def status(job: JobArgument, *, common: options.CommonOptions) -> int:
     return 0 if report.state == "finished" else 1
 
 
-def merge(job: JobArgument, *, common: options.CommonOptions) -> int:
+def merge(job: JobArgument, *, trust_code: TrustCodeOption = False, common: options.CommonOptions) -> int:
     """Finish the command with the results of all tasks, or plan its next stage."""
     from wdsctl.cli.progress import show_progress
     from wdsctl.core.executors.array_job import merge_job
 
     with show_progress(common.output) as progress:
-        outcome = merge_job(job, _run_like(common), progress=progress)
+        outcome = merge_job(job, _run_like(common), trust_code=trust_code, progress=progress)
     return _answer("job merge", outcome, common)
 
 
@@ -162,13 +169,14 @@ def template(
         Literal["slurm", "lsf", "kubernetes", "hf"],
         typer.Option("--scheduler", metavar="slurm|lsf|kubernetes|hf", help="The scheduler."),
     ] = "slurm",
+    trust_code: TrustCodeOption = False,
     common: options.CommonOptions,
 ) -> int:
     """Print a script that runs the tasks of JOB under a scheduler."""
-    from wdsctl.core.executors.job_folder import read_job
+    from wdsctl.core.executors.job_folder import read_own_job
     from wdsctl.core.executors.templates import JobTemplate, write_template
 
-    text = write_template(read_job(job), scheduler)
+    text = write_template(read_own_job(job, trust_code=trust_code), scheduler)
     common.output.answer(
         "job template",
         JobTemplate(scheduler=scheduler, text=text),

@@ -32,7 +32,9 @@ from wdsctl.core.executors.job_folder import (
     check_owner,
     read_job,
     read_mark,
+    read_own_job,
     read_stage,
+    record_job,
 )
 from wdsctl.core.executors.unit_results import UnitFunction, find_unit_function
 from wdsctl.core.files import (
@@ -98,23 +100,26 @@ def plan_job(
     run_command: RunCommand,
     *,
     tasks: int | None = None,
+    trust_code: bool = False,
     progress: Progress = SILENT_PROGRESS,
 ) -> JobReport | int:
     """Plan a new job, or plan the rest of an unfinished one, if there are no `arguments`.
 
-    Returns the state of the job, or the exit code of the command if nothing is left for tasks. Raises UsageError for a
-    command that has no units.
+    Returns the state of the job, or the exit code of the command if nothing is left for tasks. `trust_code`: run what a
+    folder says that this user has not planned, and record no new job. Raises UsageError for a command that has no
+    units, and what `read_own_job` raises.
     """
     folder = os.path.abspath(folder)
     if tasks and tasks > MAX_TASKS:
         raise UsageError(f"a job has at most {MAX_TASKS:,} tasks, not {tasks:,}", hint="pass a smaller `--tasks`")
-    _note_group(folder, progress)
+    _note_group(folder, progress, trust_code=trust_code)
     exists = os.path.exists(os.path.join(folder, JOB_FILE))
     if arguments:
         check_command(arguments)
-        if exists:
-            _check_same_folder(read_job(folder), arguments)
-        if exists and read_job(folder).arguments != tuple(arguments):
+        planned = read_own_job(folder, trust_code=trust_code) if exists else None
+        if planned:
+            _check_same_folder(planned, arguments)
+        if planned and planned.arguments != tuple(arguments):
             raise UsageError(
                 "the folder contains a job for another command",
                 where=folder,
@@ -128,17 +133,19 @@ def plan_job(
         )
     with hold_lock(os.path.join(folder, "lock"), note=progress.note):
         if exists:
-            job = read_job(folder)
+            job = read_own_job(folder, trust_code=trust_code)
             job = replace(job, tasks=tasks or job.tasks, state="planned", exit_code=0)
         else:
-            job = Job(folder, tuple(arguments), os.getcwd(), tasks or 1)
+            job = Job(folder, tuple(arguments), os.getcwd(), tasks or 1, token=os.urandom(16).hex())
+            if not trust_code:
+                record_job(job)
         job = replace(job, allowed_paths=os.environ.get(ALLOW_PATH_VARIABLE, ""))
         return _advance(job, None, run_command)
 
 
-def _note_group(folder: str, progress: Progress) -> None:
+def _note_group(folder: str, progress: Progress, *, trust_code: bool) -> None:
     """Note that the users of a group can change the command. Raises what `check_owner` raises."""
-    if check_owner(folder):
+    if check_owner(folder, trust_code=trust_code):
         progress.note(f"the users of a group can write to {path_for_message(folder)}, and change the command in it")
 
 
@@ -154,16 +161,18 @@ def _check_same_folder(job: Job, arguments: Sequence[str]) -> None:
         )
 
 
-def merge_job(folder: str, run_command: RunCommand, *, progress: Progress = SILENT_PROGRESS) -> JobReport | int:
+def merge_job(
+    folder: str, run_command: RunCommand, *, trust_code: bool = False, progress: Progress = SILENT_PROGRESS
+) -> JobReport | int:
     """Run the command of a job with the results of its tasks, up to its end or to the next stage.
 
     Returns what `plan_job` returns. Raises InputError WDS451 if tasks have not finished, WDS452 if the inputs of the
-    command have changed since the plan, CatalogError WDS304 during another merge.
+    command have changed since the plan, CatalogError WDS304 during another merge, and what `read_own_job` raises.
     """
-    job = read_job(folder)
-    _note_group(job.folder, progress)
+    job = read_own_job(folder, trust_code=trust_code)
+    _note_group(job.folder, progress, trust_code=trust_code)
     with hold_lock(job.lock, note=progress.note):
-        job = read_job(folder)
+        job = read_own_job(folder, trust_code=trust_code)
         if job.state == "finished":
             return report_job(folder)
         return _advance(job, _read_complete_stage(job), run_command)

@@ -17,7 +17,7 @@ from typing import Any
 
 from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.errors import UsageError, WdsctlError
-from wdsctl.core.executors.job_folder import Job, PlannedStage, mark_path, read_job, read_stage, read_units
+from wdsctl.core.executors.job_folder import Job, PlannedStage, mark_path, read_own_job, read_stage, read_units
 from wdsctl.core.files import write_text
 from wdsctl.core.jobs import LocalProcesses, UnitSize, run_units
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
@@ -60,13 +60,15 @@ def find_task(environment: Mapping[str, str]) -> int:
     )
 
 
-def run_task(folder: str, task: int, *, workers: int = 1, progress: Progress = SILENT_PROGRESS) -> TaskReport:
+def run_task(
+    folder: str, task: int, *, workers: int = 1, trust_code: bool = False, progress: Progress = SILENT_PROGRESS
+) -> TaskReport:
     """Run the units of one task that have no results. Raises what a unit raises; finished units stay.
 
-    Raises UsageError if there is no such task, CatalogError WDS450 for a job of another version.
+    Raises UsageError if there is no such task, and what `read_own_job` raises.
     """
     started = time.monotonic()
-    job = read_job(folder)
+    job = read_own_job(folder, trust_code=trust_code)
     if not 0 <= task < job.tasks:
         raise UsageError(
             f"task {task} is out of range: the job has {job.tasks:,} tasks, 0 to {job.tasks - 1:,}",

@@ -1,12 +1,16 @@
 """The folder of an array job: its files, and reading them. `array_job` writes them, `array_task` runs what they say.
 
-job.json             the command, the number of tasks, the number of the stage
+job.json             the command, the number of tasks, the number of the stage, a random token
 stage-N.json         the function of the units; name, label and size of each unit
 stage-N.units        the arguments of the function, then the units, each with a checksum
 results/FUNCTION/    result files (`wdsctl/core/jobs.py`)
 again/FUNCTION/      results that the next run of a task replaces, such as shards that could not be read
 tasks/N-TASK.json    when and where a task ran
 lock                 held by `plan_job` and `merge_job`
+
+Whoever writes the folder decides what a command does with the rights of the user who runs it: which code of columns it
+imports, which files it reads and writes. So the token is also kept in the user's own data folder. A folder without that
+record, such as one from an archive, runs only with `trust_code`.
 """
 
 from __future__ import annotations
@@ -20,11 +24,13 @@ from array import array
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from typing import Any, BinaryIO, Literal
 
 import numpy as np
 
-from wdsctl.core.errors import CatalogError, InputError, UsageError, WdsctlError, translate_os_errors
+from wdsctl.core.directories import user_data_folder
+from wdsctl.core.errors import CatalogError, InputError, StorageError, UsageError, WdsctlError, translate_os_errors
 from wdsctl.core.executors.unit_results import UNIT_FUNCTIONS, UnitFunction
 from wdsctl.core.file_limits import MAX_TABLE_BYTES, check_whole_size, read_whole
 from wdsctl.core.files import MALFORMED_ERRORS, decode_checked, open_own, write_text
@@ -32,11 +38,10 @@ from wdsctl.core.job_results import ResultFolder, UnitNames
 from wdsctl.core.jobs import BatchLimits
 from wdsctl.core.json_text import read_json, read_with_rows
 from wdsctl.core.records import Records
-from wdsctl.core.safe_open import allow_path_hint, is_beneath
 from wdsctl.core.urls import redact_secrets
 from wdsctl.core.version import VERSION
 
-JOB_FORMAT = 1  # raise it when the files of a job folder change
+JOB_FORMAT = 2  # raise it when the files of a job folder change
 JOB_FILE = "job.json"
 MAX_TASKS = 100_000
 
@@ -59,6 +64,7 @@ class Job:
     """The contents of `job.json`.
 
     `stage`: the number of the current stage, 0 before the first. `exit_code`: of the command, once it has finished.
+    `token`: random, as recorded for the user who planned the job.
     """
 
     folder: str
@@ -69,6 +75,7 @@ class Job:
     state: JobState = "planned"
     allowed_paths: str = ""
     exit_code: int = 0
+    token: str = ""
 
     @property
     def lock(self) -> str:
@@ -85,6 +92,7 @@ class Job:
             "state": self.state,
             "allowed_paths": self.allowed_paths,
             "exit_code": self.exit_code,
+            "token": self.token,
         }
         write_text(os.path.join(self.folder, JOB_FILE), json.dumps(facts, indent=1))
 
@@ -170,40 +178,82 @@ def check_command(arguments: Sequence[str]) -> None:
         )
 
 
-def check_owner(folder: str) -> bool:
-    """Check who can change the job in a folder: `plan` and `merge` run the command in it.
+def record_job(job: Job) -> None:
+    """Record in the user's data folder that this user has planned the job. Raises StorageError WDS450."""
+    try:
+        write_text(_record_path(job.folder), job.token)
+    except WdsctlError as error:
+        raise StorageError(
+            f"wdsctl cannot record that you planned the job: {error.message}",
+            where=error.where,
+            hint="set XDG_DATA_HOME to a folder that you can write; or pass --trust-code to all `job` commands",
+            code="WDS450",
+        ) from error
 
-    Returns whether the users of a group can. Raises CatalogError WDS450 if it belongs to another user than this one
-    and root, or if all users can write to it, unless the user allows the folder with `--allow-path`.
+
+def check_owner(folder: str, *, trust_code: bool = False) -> bool:
+    """Check who can change the job in a folder. Returns whether the users of a group can.
+
+    Raises CatalogError WDS450 without `trust_code` if the folder belongs to another user than this one and root, or if
+    all users can write to it.
     """
     group = False
     for path in (folder, os.path.join(folder, JOB_FILE)):
         with suppress(FileNotFoundError):
             found = os.stat(path)
             group = group or bool(found.st_mode & stat.S_IWGRP)
-            problem = (
-                "the job folder belongs to another user"
-                if found.st_uid not in (os.geteuid(), 0)
-                else "all users can write to the job folder"
-                if found.st_mode & stat.S_IWOTH
-                else ""
-            )
-            if problem and not is_beneath(folder, ()):
-                raise CatalogError(
-                    f"{problem}, and the folder says which command runs",
-                    where=path,
-                    hint=f"plan the command again in a folder of your own; or if you trust all who can write to it, "
-                    f"{allow_path_hint(folder)}",
-                    code="WDS450",
-                )
+            if trust_code:
+                continue
+            if found.st_uid not in (os.geteuid(), 0):
+                raise _untrusted_error("the job folder belongs to another user", path)
+            if found.st_mode & stat.S_IWOTH:
+                raise _untrusted_error("all users can write to the job folder", path)
     return group
+
+
+def read_own_job(folder: str, *, trust_code: bool) -> Job:
+    """Read the job in a folder, to run what it says.
+
+    Raises what `read_job` and `check_owner` raise; and CatalogError WDS450 without `trust_code` unless `record_job` has
+    recorded the job at this path.
+    """
+    folder = os.path.abspath(folder)
+    check_owner(folder, trust_code=trust_code)
+    job = read_job(folder)
+    if not trust_code and not (job.token and _read_record(folder) == job.token):
+        raise _untrusted_error("no record shows that you planned the job of this folder", folder)
+    return job
+
+
+def _record_path(folder: str) -> str:
+    digest = blake2b(os.fsencode(os.path.realpath(folder)), digest_size=16).hexdigest()
+    return os.path.join(user_data_folder(), "jobs", digest)
+
+
+def _read_record(folder: str) -> str:
+    path = _record_path(folder)
+    with translate_os_errors(path, "read"):
+        try:
+            with open_own(path) as file:
+                return read_whole(file, path).decode(errors="replace")
+        except FileNotFoundError:
+            return ""
+
+
+def _untrusted_error(problem: str, path: str) -> CatalogError:
+    return CatalogError(
+        f"{problem}, and the folder says which command and which code runs",
+        where=path,
+        hint="look at the command (`wdsctl job status`); if you trust the folder and all who can write to it, "
+        "pass --trust-code; otherwise, plan the command again in a folder of your own",
+        code="WDS450",
+    )
 
 
 def read_job(folder: str) -> Job:
     """Read the job in a folder.
 
-    Raises InputError if there is none; CatalogError WDS450 for that of another version, for a damaged one, and for one
-    that other users can change.
+    Raises InputError if there is none; CatalogError WDS450 for that of another version, and for a damaged one.
     """
     folder = os.path.abspath(folder)
     path = os.path.join(folder, JOB_FILE)
@@ -213,7 +263,6 @@ def read_job(folder: str) -> Job:
             where=folder,
             hint="plan a job first: `wdsctl job plan FOLDER --tasks 8 -- index ROOT`",
         )
-    check_owner(folder)
     facts = _read_json(path)
     try:
         if facts["format"] != JOB_FORMAT or facts["version"] != VERSION:
@@ -232,6 +281,7 @@ def read_job(folder: str) -> Job:
             "finished" if facts["state"] == "finished" else "planned",
             str(facts["allowed_paths"]),
             _count(facts["exit_code"]),
+            str(facts["token"]),
         )
         check_command(job.arguments)
     except MALFORMED_ERRORS as error:

@@ -21,7 +21,10 @@ class JobTemplate:
 
 
 def write_template(job: Job, scheduler: SchedulerName) -> str:
-    """Return a script for the scheduler, with comments on what to adapt. Tasks are numbered from 0."""
+    """Return a script for the scheduler, with comments on what to adapt. Tasks are numbered from 0.
+
+    Tasks run with --trust-code, as machines may not have the record of who planned `job`: it must be `read_own_job`'s.
+    """
     return _TEMPLATES[scheduler](job, shlex.quote(job.folder))
 
 
@@ -38,7 +41,7 @@ until wdsctl job status {folder} --quiet >/dev/null; do
 #SBATCH --mem=8G
 #SBATCH --time=04:00:00
 #SBATCH --output=wdsctl-%A-%a.out
-wdsctl job run {folder} --workers "$SLURM_CPUS_PER_TASK" --quiet
+wdsctl job run {folder} --trust-code --workers "$SLURM_CPUS_PER_TASK" --quiet
 TASK
   wdsctl job merge {folder}
 done
@@ -53,7 +56,7 @@ def _lsf(job: Job, folder: str) -> str:
 set -eu
 until wdsctl job status {folder} --quiet >/dev/null; do
   bsub -K -J "wdsctl[1-{job.tasks}]" -n 4 -W 4:00 -o "wdsctl-%J-%I.out" \\
-    wdsctl job run {folder} --workers 4 --quiet || echo "a task failed: see its output" >&2
+    wdsctl job run {folder} --trust-code --workers 4 --quiet || echo "a task failed: see its output" >&2
   wdsctl job merge {folder}
 done
 """
@@ -80,7 +83,7 @@ spec:
       containers:
         - name: task
           image: REGISTRY/IMAGE
-          command: ["wdsctl", "job", "run", "{_yaml_text(job.folder)}", "--workers", "4", "--quiet"]
+          command: ["wdsctl", "job", "run", "{_yaml_text(job.folder)}", "--trust-code", "--workers", "4", "--quiet"]
           resources:
             requests: {{cpu: "4", memory: 8Gi}}
           volumeMounts:
@@ -104,7 +107,7 @@ def _hf(job: Job, folder: str) -> str:
 set -eu
 for task in $(seq 0 {job.tasks - 1}); do
   hf jobs run --detach --flavor cpu-upgrade --timeout 4h --env WDSCTL_TASK="$task" --volume VOLUME IMAGE \\
-    wdsctl job run {folder} --workers 4 --quiet
+    wdsctl job run {folder} --trust-code --workers 4 --quiet
 done
 """
 
