@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from wdsctl.core.errors import SampleFailed
+from wdsctl.loader.decoding import pillow
 from wdsctl.loader.decoding.images import IMAGE_SPECS, ImageDecodeOptions, image_decode_function
 
 from .pictures import a_deep_png, a_jpeg, a_png, as_pillow_reads, encoded, lying, pixels
@@ -198,6 +199,37 @@ def test_image_over_max_pixels_is_refused(spec: str, data: bytes) -> None:
 
     with pytest.raises(ValueError, match="the limit is 599"):
         decode(spec, data, 599)
+
+
+@pytest.mark.parametrize(("spec", "pixel_bytes"), [("torchrgb", 15), ("torchrgb8", 10), ("torchl8", 6), ("pil", 8)])
+@pytest.mark.parametrize("data", [a_jpeg(20, 30), a_png(20, 30)], ids=["jpeg", "png"])
+def test_image_that_takes_more_memory_than_max_bytes_is_refused(spec: str, pixel_bytes: int, data: bytes) -> None:
+    decode(spec, data, max_bytes=600 * pixel_bytes)
+
+    with pytest.raises(ValueError, match="pass a larger max_bytes"):
+        decode(spec, data, max_bytes=600 * pixel_bytes - 1)
+
+
+def test_max_bytes_applies_to_the_size_that_is_decoded() -> None:
+    data = a_jpeg(160, 160)
+    with pytest.raises(ValueError, match="160 x 160"):
+        decode("torchrgb", data, max_bytes=9999)
+    assert decode("torchrgb", data, min_side=20, max_bytes=9999).shape == (3, 20, 20)
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "I;16"])
+@pytest.mark.parametrize("spec", ["l8", "rgb", "rgba16"])
+def test_image_converted_in_pieces_has_the_same_pixels(spec: str, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.random.default_rng(0).integers(0, 256, (11, 13), np.uint8)
+    image = Image.fromarray(values.astype(np.uint16) * 99) if mode == "I;16" else Image.fromarray(values)
+    if mode == "P":
+        image.putpalette(bytes(range(255, -1, -1)) * 3)
+    data = encoded(image if mode in ("P", "I;16") else image.convert(mode), "TIFF")
+    whole = decode(spec, data)
+
+    for size in (1, 5, 13, 40):
+        monkeypatch.setattr(pillow, "_PIECE_PIXELS", size)
+        assert np.array_equal(decode(spec, data), whole)
 
 
 def test_eps_is_refused() -> None:

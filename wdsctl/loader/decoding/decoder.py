@@ -72,7 +72,8 @@ class SampleDecoder:
     or by the field that they fill.
 
     `max_pixels`: of an image, checked in its header; Pillow also applies `PIL.Image.MAX_IMAGE_PIXELS`. `max_bytes`: of
-    a part, and of what npz and pt unpack to.
+    a part, of what npz and pt unpack to, and of memory while an image is decoded: for `torchrgb` 15 bytes a pixel, for
+    `torchrgb8` 10.
 
     `decode_threads`: threads that decode the JPEG images of a batch if this process decodes (0 workers) and no hook or
     cooker runs on samples; None: the number of processors, up to 4. Results do not depend on it.
@@ -203,7 +204,9 @@ class SampleDecoder:
     @property
     def _image_options(self) -> ImageDecodeOptions:
         spec = IMAGE_SPECS[self.image_decode]
-        return ImageDecodeOptions(spec, self.max_pixels, self.exif_orientation or None, self.min_side or 0)
+        return ImageDecodeOptions(
+            spec, self.max_pixels, self.exif_orientation or None, self.min_side or 0, max_bytes=self.max_bytes
+        )
 
     def _media_function(self, part: str) -> DecodeFunction:
         from wdsctl.loader.decoding.av.decoder import MediaPartDecoder

@@ -12,10 +12,12 @@ import numpy as np
 import torch
 from PIL import Image
 
+from wdsctl.core.media.kinds import MAX_DECODABLE_BYTES
 from wdsctl.core.samples.picture_change import orient_pixels
 from wdsctl.loader.decoding import jpeg, pillow
 from wdsctl.loader.decoding import pillow as orientation
 from wdsctl.loader.decoding.memory import channels_first
+from wdsctl.loader.decoding.pillow import CHANNEL_SHAPES, row_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,6 +40,14 @@ class ImageSpec(NamedTuple):
     container: ImageContainer
     mode: str
     depth: PixelDepth = "uint8"
+
+    @property
+    def pixel_bytes(self) -> int:
+        """Bytes of memory that decoding takes for each pixel, at most: of the result, Pillow's image, and a copy."""
+        if self.container == "pil":
+            return 8
+        channels = len(self.mode)
+        return max(channels * (1 + np.dtype(self.depth).itemsize), channels * 2 + 4)
 
 
 def _numeric_specs() -> dict[str, ImageSpec]:
@@ -66,7 +76,7 @@ IMAGE_SPECS: dict[str, ImageSpec] = {
 class ImageDecodeOptions(NamedTuple):
     """How images are decoded. `exif_orientation`: upright, or as stored; None: as stored, but TIFF as Pillow turns it.
 
-    `min_side`: 0 for the full size; see `jpeg.reduction_factor`.
+    `min_side`: 0 for the full size; see `jpeg.reduction_factor`. `max_bytes`: of memory, while an image is decoded.
     `on_damage` is called with what libjpeg-turbo says about a JPEG that is then left to Pillow.
     """
 
@@ -75,9 +85,7 @@ class ImageDecodeOptions(NamedTuple):
     exif_orientation: bool | None = None
     min_side: int = 0
     on_damage: Callable[[str], None] | None = None
-
-
-CHANNEL_SHAPES = {"L": (), "RGB": (3,), "RGBA": (4,)}
+    max_bytes: int = MAX_DECODABLE_BYTES
 
 
 def image_decode_function(
@@ -155,11 +163,17 @@ def _decode_pixels(data: bytes, options: ImageDecodeOptions, size: tuple[int, ..
         array = np.empty(size + CHANNEL_SHAPES[options.spec.mode], np.uint8)
         if jpeg.decode_into(array, data, options):
             return orient_pixels(array, orientation.jpeg_orientation(data)) if options.exif_orientation else array
+        del array  # before Pillow takes as much
     return pillow.read_pixels(data, options)
 
 
 def _write_scaled(array: NDArray[Any], pixels: NDArray[Any]) -> None:
     """Copy 8- or 16-bit pixels into an array of another dtype. The full range stays the full range."""
+    for rows in row_blocks(array.shape):
+        _write_rows(array[rows], pixels[rows])
+
+
+def _write_rows(array: NDArray[Any], pixels: NDArray[Any]) -> None:
     if array.dtype == np.float32:
         largest = np.float32(65_535 if pixels.dtype == np.uint16 else 255)
         np.true_divide(pixels, largest, out=array, dtype=np.float32)
@@ -172,7 +186,10 @@ def _write_scaled(array: NDArray[Any], pixels: NDArray[Any]) -> None:
 def _to_uint8(pixels: NDArray[Any]) -> NDArray[np.uint8]:
     if pixels.dtype == np.uint8:
         return pixels
-    return ((pixels.astype(np.uint32) * 255 + 32_767) // 65_535).astype(np.uint8)
+    scaled = np.empty(pixels.shape, np.uint8)
+    for rows in row_blocks(pixels.shape):
+        scaled[rows] = (pixels[rows].astype(np.uint32) * 255 + 32_767) // 65_535
+    return scaled
 
 
 def _decode_pil(data: bytes, options: ImageDecodeOptions) -> Image.Image:

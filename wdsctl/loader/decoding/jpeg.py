@@ -18,7 +18,7 @@ from simplejpeg import decode_jpeg, decode_jpeg_header
 
 from wdsctl.core.media.jpeg import is_scalable_jpeg
 from wdsctl.core.media.sniff import JPEG_SIGNATURE
-from wdsctl.loader.decoding.limits import check_pixel_count
+from wdsctl.loader.decoding.limits import check_decoded_size, check_pixel_count
 
 if TYPE_CHECKING:
     import numpy as np
@@ -77,7 +77,7 @@ def jpeg_output_size(data: bytes, options: ImageDecodeOptions) -> tuple[int, int
     """(height, width) of the pixels from `decode_into`; None if Pillow must decode the file. Cost: 1.5 us, or 5 us
     with `min_side`.
 
-    Raises ValueError if the header states more than `max_pixels`.
+    Raises ValueError if the header states more than `max_pixels`, or pixels that take more than `max_bytes`.
     """
     header = jpeg_header_size(data, options.max_pixels)
     if header is None:
@@ -88,7 +88,9 @@ def jpeg_output_size(data: bytes, options: ImageDecodeOptions) -> tuple[int, int
     factor = reduction_factor(height, width, options.min_side)
     if (factor > 1 or colors != "YCbCr") and not is_scalable_jpeg(data):
         return None  # lossless: it has all its pixels, and maybe fewer than 8 bits, which simplejpeg does not say
-    return -(-height // factor), -(-width // factor)
+    size = -(-height // factor), -(-width // factor)
+    check_decoded_size(size[1], size[0], options.spec.pixel_bytes, options.max_bytes)
+    return size
 
 
 def decode_into(pixels: NDArray[np.uint8], data: bytes, options: ImageDecodeOptions) -> bool:

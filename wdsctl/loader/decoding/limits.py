@@ -12,6 +12,19 @@ def check_pixel_count(width: int, height: int, max_pixels: int) -> None:
         raise ValueError(f"the image has {width} x {height} pixels, the limit is {max_pixels:,}")
 
 
+def check_decoded_size(width: int, height: int, pixel_bytes: int, max_bytes: int) -> None:
+    """Raise ValueError for an image whose decoding takes more than `max_bytes`, at `pixel_bytes` for each pixel.
+
+    Call it with the size that is decoded, before pixels are.
+    """
+    size = width * height * pixel_bytes
+    if size > max_bytes:
+        raise ValueError(
+            f"decoding {width} x {height} pixels takes {size:,} bytes of memory, the limit is {max_bytes:,}; "
+            "pass a larger max_bytes, or min_side for smaller images"
+        )
+
+
 def check_part_size(data: bytes, max_bytes: int) -> None:
     """Raise ValueError for a part of more than `max_bytes`."""
     if len(data) > max_bytes:

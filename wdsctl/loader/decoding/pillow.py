@@ -26,9 +26,11 @@ from wdsctl.core.media.refusals import explain_refusal
 from wdsctl.core.media.sniff import PNG_SIGNATURE, sniff
 from wdsctl.core.samples.picture_change import orient_pixels
 from wdsctl.loader.decoding.jpeg import jpeg_header_size, jpeg_reduction
-from wdsctl.loader.decoding.limits import check_pixel_count
+from wdsctl.loader.decoding.limits import check_decoded_size, check_pixel_count
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
     from PIL.ImageFile import ImageFile
 
@@ -91,7 +93,7 @@ def read_deep_color(data: bytes, image: Image.Image, orientation: int = 1) -> ND
     if colors.shape[2] == 2:
         colors = colors[..., (0, 0, 0, 1)]
     colors = orient_pixels(colors[..., : len(image.getbands())], orientation)
-    if not np.array_equal(colors >> 8, np.asarray(image)):
+    if not all(np.array_equal(colors[rows, columns] >> 8, piece) for rows, columns, piece in _pieces(image)):
         raise _unreadable_error("two readers return different pixels")
     return colors
 
@@ -129,6 +131,13 @@ def _unreadable_error(reason: str) -> ValueError:
 #: Value of the tag ExtraSamples.
 _MULTIPLIED_ALPHA = 1
 
+#: Bytes of memory for each pixel of more than 8 bits per channel: its colors by FFmpeg, a copy of them, and Pillow's.
+_DEEP_PIXEL_BYTES = 28
+
+_PIECE_PIXELS = 1 << 20  # that are converted at a time
+
+CHANNEL_SHAPES = {"L": (), "RGB": (3,), "RGBA": (4,)}
+
 #: The formats whose plugins Pillow imports with the first image.
 COMMON_FORMATS = ("JPEG", "PNG", "GIF", "BMP", "DIB", "PPM")
 
@@ -160,6 +169,8 @@ def read_pixels(data: bytes, options: ImageDecodeOptions) -> NDArray[Any]:
     # The transparent color of a 16-bit image has 16 bits: it equals nothing in the 8 bits that Pillow reads.
     needs_depth = options.spec.depth != "uint8" or (options.spec.mode == "RGBA" and "transparency" in image.info)
     keeps_depth = needs_depth and has_deep_color(image)
+    if keeps_depth:
+        check_decoded_size(image.width, image.height, _DEEP_PIXEL_BYTES, options.max_bytes)
     turned = _load(image, data, options)
     if keeps_depth:
         pixels = _convert_mode(
@@ -190,12 +201,15 @@ def read_ids(data: bytes, options: ImageDecodeOptions) -> NDArray[np.int32]:
         raise ValueError("a mask in color has 8 bits per channel, and this one has 16")
     turned = _load(opened, data, options)
     image = orient_image(opened) if options.exif_orientation else transpose_image(opened, turned)
-    if image.mode == "RGB":
-        colors = np.asarray(image).astype(np.int32)
-        return colors[..., 0] | colors[..., 1] << 8 | colors[..., 2] << 16
-    if image.mode not in ("1", "L", "P", "I") and not image.mode.startswith("I;16"):
+    if image.mode not in ("1", "L", "P", "I", "RGB") and not image.mode.startswith("I;16"):
         raise ValueError(f"a mask has ids in gray, a palette or RGB, and this image has the mode {image.mode}")
-    return np.asarray(image).astype(np.int32)
+    ids = np.empty((image.height, image.width), np.int32)
+    for rows, columns, piece in _pieces(image):
+        values = piece.astype(np.int32)
+        if values.ndim == 3:
+            values = values[..., 0] | values[..., 1] << 8 | values[..., 2] << 16
+        ids[rows, columns] = values
+    return ids
 
 
 @retry_without_side_chunks
@@ -217,6 +231,7 @@ def _open_image(data: bytes, options: ImageDecodeOptions) -> ImageFile:
     factor = jpeg_reduction(data, image.height, image.width, options.min_side)
     if factor > 1:
         image.draft(None, (image.width // factor, image.height // factor))
+    check_decoded_size(image.width, image.height, options.spec.pixel_bytes, options.max_bytes)
     return image
 
 
@@ -249,13 +264,40 @@ def image_pixels(image: Image.Image, mode: str) -> NDArray[Any]:
     """The pixels of a loaded image in this mode: see `read_pixels`."""
     if is_deep_gray(image):
         image = full_range_gray(image)
-        gray = np.asarray(image).astype(np.uint16)[..., None]
+        gray = _as_array(image, (), np.uint16)[..., None]
         return _convert_mode(gray, mode, image.info.get("transparency"))
     check_range(image, "; use image_decode='pil' to get it unconverted")
     if mode != "RGBA":
         # convert() drops it with a warning.
         image.info.pop("transparency", None)
-    return np.asarray(image.convert(mode))
+    return _as_array(image, CHANNEL_SHAPES[mode], np.uint8, mode)
+
+
+def _as_array(image: Image.Image, channels: tuple[int, ...], dtype: type[np.generic], mode: str = "") -> NDArray[Any]:
+    """The values of a loaded image, converted to `mode`. Pillow's own way to an array takes three times its memory."""
+    array = np.empty((image.height, image.width, *channels), dtype)
+    for rows, columns, piece in _pieces(image, mode):
+        array[rows, columns] = piece
+    return array
+
+
+def _pieces(image: Image.Image, mode: str = "") -> Iterator[tuple[slice, slice, NDArray[Any]]]:
+    """(rows, columns, values) of the parts of a loaded image, converted to `mode`."""
+    if image.width * image.height <= _PIECE_PIXELS:
+        yield slice(None), slice(None), np.asarray(image.convert(mode) if mode not in ("", image.mode) else image)
+        return
+    width = min(image.width, _PIECE_PIXELS)
+    for rows in row_blocks((image.height, width)):
+        for left in range(0, image.width, width):
+            piece = image.crop((left, rows.start, min(left + width, image.width), min(rows.stop, image.height)))
+            columns = slice(left, left + width)
+            yield rows, columns, np.asarray(piece.convert(mode) if mode not in ("", image.mode) else piece)
+
+
+def row_blocks(shape: tuple[int, ...]) -> Iterator[slice]:
+    """The rows of an array of pixels in blocks, so that what is computed from them takes little memory."""
+    rows = max(1, _PIECE_PIXELS // max(1, shape[1]))
+    return (slice(start, start + rows) for start in range(0, shape[0], rows))
 
 
 def is_deep_gray(image: Image.Image) -> bool:
@@ -276,7 +318,7 @@ def _convert_mode(pixels: NDArray[np.uint16], mode: str, transparent_color: Any)
     channels = pixels.shape[2]
     if mode == "L":
         return pixels[..., 0] if channels == 1 else _luma(pixels)
-    colors = pixels[..., :3] if channels > 1 else pixels.repeat(3, axis=2)
+    colors = pixels[..., :3] if channels > 1 else np.broadcast_to(pixels, (*pixels.shape[:2], 3))
     if mode == "RGB":
         return colors
     alpha = pixels[..., 3:] if channels == 4 else _alpha_from_color(pixels, transparent_color)
@@ -285,8 +327,11 @@ def _convert_mode(pixels: NDArray[np.uint16], mode: str, transparent_color: Any)
 
 def _luma(pixels: NDArray[np.uint16]) -> NDArray[np.uint16]:
     """Luma by ITU-R 601, with Pillow's integer weights."""
-    red, green, blue = (pixels[..., i].astype(np.uint64) for i in range(3))
-    return ((red * 19_595 + green * 38_470 + blue * 7_471 + 32_768) >> 16).astype(np.uint16)
+    luma = np.empty(pixels.shape[:2], np.uint16)
+    for rows in row_blocks(pixels.shape):
+        red, green, blue = (pixels[rows, :, i].astype(np.uint64) for i in range(3))
+        luma[rows] = (red * 19_595 + green * 38_470 + blue * 7_471 + 32_768) >> 16
+    return luma
 
 
 def _alpha_from_color(pixels: NDArray[np.uint16], transparent_color: Any) -> NDArray[np.uint16]:
