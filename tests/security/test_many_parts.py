@@ -1,12 +1,16 @@
-"""The time to validate or repair shards with very many parts grows linearly, not with their square."""
+"""The time to inspect, validate or repair shards with very many parts grows linearly, not with their square."""
 
 from __future__ import annotations
 
 import tarfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from tests.build import a_shard, an_archive
+from wdsctl.cli.main import main
 from wdsctl.core.index.index import index
 from wdsctl.core.repair.repair import RepairRequest, repair
 from wdsctl.core.validate.validate import validate
@@ -30,6 +34,21 @@ def test_validate_takes_seconds_for_twenty_thousand_different_parts(tmp_path: Pa
     validate(str(tmp_path))
 
     assert time.perf_counter() - start < 15
+
+
+@pytest.mark.parametrize("choice", [("--key", "key"), ("--samples", "1"), ("--stats",)])
+def test_inspect_shows_hundred_parts_of_many(
+    choice: Sequence[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.tar").write_bytes(a_shard({f"key.p{i:05}": b"x" for i in range(130)}))
+    index(str(tmp_path))
+
+    assert main(["inspect", str(tmp_path), *choice]) == 0
+
+    out = capsys.readouterr().out
+    assert "p00099" in out
+    assert "p00100" not in out
+    assert out.rstrip().endswith("... and 30 more (--json lists them all)")
 
 
 def test_repair_takes_seconds_for_two_alternating_keys(tmp_path: Path) -> None:

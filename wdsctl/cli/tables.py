@@ -72,6 +72,16 @@ def finding_lines(findings: Iterable[Finding]) -> Iterator[RenderableType]:
         yield _location_line(finding)
 
 
+#: Of a dataset, and of each sample: rendering a table of thousands of rows takes minutes.
+PARTS_SHOWN = 100
+
+
+def more_parts(parts: int) -> Iterator[str]:
+    """The line that follows the parts that are shown, if there are more."""
+    if parts > PARTS_SHOWN:
+        yield f"... and {format_count(parts - PARTS_SHOWN)} more (--json lists them all)"
+
+
 def more_findings_line(rest: Sequence[Finding], where: str) -> str:
     """`... and 495 more (--json lists them all)`, for findings that are not shown. `where`: what lists them.
 

@@ -21,7 +21,15 @@ from wdsctl.cli.formatting import (
     format_size,
     relative_paths,
 )
-from wdsctl.cli.tables import SEVERITY_STYLES, finding_lines, labelled_lines, make_table, more_findings_line
+from wdsctl.cli.tables import (
+    PARTS_SHOWN,
+    SEVERITY_STYLES,
+    finding_lines,
+    labelled_lines,
+    make_table,
+    more_findings_line,
+    more_parts,
+)
 from wdsctl.core.dataset.location import ENERGON_META_FOLDER, shell_command
 
 if TYPE_CHECKING:
@@ -155,7 +163,6 @@ def _exit_code(kind: InspectedKind, report: Any) -> int:
 
 #: Shards listed; --json has the first 1,000.
 SHARDS_SHOWN = 10
-PARTS_SHOWN = 100  # of the dataset, and of each sample: rendering a table of thousands of rows takes minutes
 STALE_SHOWN = 10
 
 
@@ -257,12 +264,7 @@ def _parts(report: InspectReport) -> Iterator[RenderableType]:
             for p in shown
         ],
     )
-    yield from _more_parts(len(report.parts))
-
-
-def _more_parts(parts: int) -> Iterator[str]:
-    if parts > PARTS_SHOWN:
-        yield f"... and {format_count(parts - PARTS_SHOWN)} more (--json lists them all)"
+    yield from more_parts(len(report.parts))
 
 
 def _shards(report: InspectReport) -> Iterator[RenderableType]:
@@ -284,7 +286,7 @@ def _sample_rows(samples: tuple[SampleSummary, ...]) -> Iterator[RenderableType]
         yield labelled_lines(
             [(escape_line(part.name), f"{format_size(part.size_bytes)}  {part.preview}") for part in shown]
         )
-        yield from _more_parts(len(sample.parts))
+        yield from more_parts(len(sample.parts))
 
 
 def render_blend(report: BlendReport) -> Iterator[RenderableType]:

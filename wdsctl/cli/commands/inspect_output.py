@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby, islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from wdsctl.cli.formatting import (
@@ -22,7 +22,7 @@ from wdsctl.cli.formatting import (
     view_suffix,
 )
 from wdsctl.cli.output import can_encode, terminal_width
-from wdsctl.cli.tables import make_table
+from wdsctl.cli.tables import PARTS_SHOWN, make_table, more_parts
 from wdsctl.cli.terminal_images import ImageProtocol, render_image
 from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.media.facts import Unreadable, describe_facts
@@ -79,7 +79,7 @@ class _SampleView:
 
     def lines(self) -> Iterator[RenderableType]:
         yield self._head()
-        for i, part in enumerate(self.sample.parts):
+        for i, part in enumerate(self.sample.parts[:PARTS_SHOWN]):
             yield self._label(part)
             thumbnail = self.images.get((self.number, i))
             if isinstance(thumbnail, Unreadable):
@@ -87,6 +87,7 @@ class _SampleView:
             elif thumbnail is not None:
                 yield render_image(thumbnail, self.protocol)
             yield from self._content(part)
+        yield from more_parts(len(self.sample.parts))
 
     def _head(self) -> Text:
         from rich.text import Text
@@ -272,12 +273,17 @@ def render_stats(report: StatsReport) -> Iterator[RenderableType]:
     yield f"{display_path(report.root)}{view_suffix(report.view)}: {format_count(report.samples, 'sample')}{split}"
     read = f"{format_count(report.read, 'sample')} ({format_size(report.read_bytes)})"
     yield f"  contents: of {read} that were read, drawn by seed {report.seed}"
+    names = chain((measure.part for measure in report.measures), (kind.part for kind in report.kinds))
+    parts = dict.fromkeys(filter(None, names))
+    shown = {"", *islice(parts, PARTS_SHOWN)}
     for measure in report.measures:
-        yield ""
-        yield from _measure(measure)
+        if measure.part in shown:
+            yield ""
+            yield from _measure(measure)
     if report.kinds:
         yield ""
-        yield _kinds(report.kinds)
+        yield _kinds([kind for kind in report.kinds if kind.part in shown])
+    yield from more_parts(len(parts))
     if report.keys:
         yield ""
         yield from _keys(report)
