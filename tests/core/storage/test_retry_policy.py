@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from wdsctl.core.storage.remote_errors import (
+    FIRST_RETRY_SECONDS,
     FIRST_TRIES,
     MAX_PAUSE_SECONDS,
     MAX_TRIES,
@@ -34,6 +37,21 @@ def test_number_of_tries_depends_on_earlier_answer_and_each_is_reported(answerin
 
 def test_no_retry_starts_after_max_retry_seconds() -> None:
     assert list(RetryPolicy(first_pause_seconds=0.0, max_retry_seconds=-1.0).attempts("it")) == [0]
+
+
+def test_no_retry_starts_long_after_first_request_to_store_without_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: seconds[0])
+
+    def tries(url: str) -> int:
+        count = 0
+        for count, _ in enumerate(RetryPolicy(first_pause_seconds=0.0).attempts(url), 1):  # noqa: B007
+            seconds[0] += FIRST_RETRY_SECONDS - 1  # a driver repeats each request itself
+        return count
+
+    assert tries("s3://silent/a.tar") == 2
+    note_answer("s3://answering")
+    assert tries("s3://answering/a.tar") == MAX_TRIES
 
 
 def test_retry_pauses_are_short_at_first_and_exceed_40_seconds() -> None:

@@ -271,6 +271,7 @@ _ANSWER_SECONDS = 30.0  # a retry without an answer is shown for this time
 _SLOW_ANSWER_SECONDS = 5.0  # the progress shows a request without an answer after this time: drivers retry, too
 SILENCE_SECONDS = 30.0  # a request without an answer is reported after this time
 MAX_RETRY_SECONDS = 60.0  # no try begins after this time: drivers also retry, some of them for minutes
+FIRST_RETRY_SECONDS = 10.0  # the same until the store has answered
 
 
 #: Called before every try with the redacted URL, and the number of earlier tries.
@@ -321,12 +322,14 @@ class RetryPolicy(NamedTuple):
     def attempts(self, url: str) -> Iterator[int]:
         """Yield the number of earlier tries, from 0, while another try may help. Pauses before each retry."""
         begun, what = time.monotonic(), redact_secrets(url)
+        has_answered = _store_of(url) in _answering_stores
+        max_seconds = self.max_retry_seconds if has_answered else min(FIRST_RETRY_SECONDS, self.max_retry_seconds)
         store = redact_secrets(_store_of(url))
         expect_answer(store, f"waiting for {store}", _SLOW_ANSWER_SECONDS)
         try:
-            for tried in range(MAX_TRIES if _store_of(url) in _answering_stores else FIRST_TRIES):
+            for tried in range(MAX_TRIES if has_answered else FIRST_TRIES):
                 if tried:
-                    if time.monotonic() - begun > self.max_retry_seconds:
+                    if time.monotonic() - begun > max_seconds:
                         return
                     note_retry(url, tried, self.pause_before(tried))
                     time.sleep(self.pause_before(tried))

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from stat import S_ISREG
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol, overload
 
-from wdsctl.core.errors import StorageError, UsageError
+from wdsctl.core.errors import StorageDown, StorageError, UsageError
 from wdsctl.core.random_access import RandomAccessFile
 from wdsctl.core.safe_open import FolderEntry, open_source
 from wdsctl.core.storage.remote_errors import etag_number
@@ -393,13 +393,14 @@ def _store_root(url: str) -> str:
 
 
 class _StoreListing:
-    """Folders of one store, each listed once."""
+    """Folders of one store, each listed once. A store that does not respond is not asked again."""
 
     def __init__(self, root: str) -> None:
         self._root = root
         self._is_web = protocol(root) in ("http", "https")
         self._storage = open_storage_of(root)
         self._folders: dict[str, _StoreFolder] = {}
+        self._down: StorageDown | None = None
         self._complete: list[str] = []  # URLs with a slash at the end: all folders below are listed
 
     def folder(self, url: str) -> _StoreFolder:
@@ -447,8 +448,15 @@ class _StoreListing:
         self._complete.append(f"{url}/")
 
     def _list(self, url: str) -> _StoreFolder:
+        if self._down is not None:
+            raise self._down
         found = _StoreFolder({}, {})
-        for name, is_folder_, facts in self._storage.list_folder(url):
+        try:
+            listed = self._storage.list_folder(url)
+        except StorageDown as error:
+            self._down = error
+            raise
+        for name, is_folder_, facts in listed:
             if is_folder_:
                 found.folders[name] = None
             else:
