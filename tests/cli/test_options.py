@@ -2,12 +2,16 @@ from __future__ import annotations
 
 import inspect
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wdsctl import api
 from wdsctl.cli import options
+from wdsctl.cli.main import main
+from wdsctl.core.errors import UsageError
 from wdsctl.core.invocation import worker_count
 
 
@@ -72,6 +76,17 @@ def test_with_common_converts_internal_broken_pipe() -> None:
 def test_worker_count_defaults_to_available_cpus_up_to_16() -> None:
     assert 1 <= worker_count(None) <= min(16, os.cpu_count() or 1)
     assert worker_count(40) == 40
+
+
+def test_impossible_worker_counts_are_refused_from_options_variables_and_python(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match="too many"):
+        api.validate(str(tmp_path), workers=10**11)
+    assert main(["index", str(tmp_path), "--workers", "99999999999"]) == 2
+    monkeypatch.setenv("WDSCTL_WORKERS", "99999999999")
+    assert main(["index", str(tmp_path)]) == 2
+    assert capsys.readouterr().err.count("the limit is 10,000") == 2
 
 
 def _list_spellings(annotation: object) -> tuple[str, ...]:

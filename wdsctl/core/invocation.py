@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from wdsctl.core.errors import UsageError
 from wdsctl.core.urls import redact_secrets
 
+MAX_WORKERS = 10_000  # processes, or units that run at a time on a cluster
 MAX_ARGUMENT_CHARS = 200  # length limit of one stored argument: a list of shards may be long
 
 
@@ -119,8 +120,16 @@ def parse_part_names(names: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def worker_count(requested: int | None) -> int:
-    """Return `requested`, or the number of usable CPUs, at most 16: more processes only wait for the disk."""
+    """Return `requested`, or the number of usable CPUs, at most 16: more processes only wait for the disk.
+
+    Raises UsageError for more than 10,000: the system could not count them.
+    """
     if requested is not None:
+        if requested > MAX_WORKERS:
+            raise UsageError(
+                f"{requested:,} workers are too many; the limit is {MAX_WORKERS:,}",
+                hint="pass a smaller `--workers` or `workers`, or set WDSCTL_WORKERS to a smaller number",
+            )
         return requested
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(usable, 16))

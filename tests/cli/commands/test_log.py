@@ -66,6 +66,7 @@ def test_log_prints_findings_of_one_run(wdsctl: Wdsctl, truncated: Path) -> None
     assert result.stdout.splitlines()[0].endswith("shards: partial")
     assert "error[WDS102]" in result.stdout
     assert wdsctl("log", truncated, 7).code == 3
+    assert wdsctl("log", truncated, 10**30).code == 3
 
 
 def test_log_prints_json_documents(wdsctl: Wdsctl, shards: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from wdsctl.core.dataset.config import parse_config
-from wdsctl.core.errors import DatasetError, OptionConflict
+from wdsctl.core.errors import DatasetError, OptionConflict, UsageError
 from wdsctl.core.split.request import parse_split_request
 from wdsctl.core.split_rules.rule import SPLIT_METHODS
 
@@ -32,6 +32,12 @@ def test_split_methods_exclude_each_other(methods: tuple[str, str]) -> None:
         parse_split_request(**OPTIONS[one], **OPTIONS[other])
     with pytest.raises(DatasetError, match=f"split: {one} and {other} exclude each other"):
         parse_config(f"sample_type: CrudeSample\nsplit:\n  {SECTIONS[one]}\n  {SECTIONS[other]}\n")
+
+
+def test_absurd_number_of_folds_is_refused() -> None:
+    assert parse_split_request(folds=1000).folds == 1000
+    with pytest.raises(UsageError, match="the limit is 1,000"):
+        parse_split_request(folds=1001)
 
 
 @pytest.mark.parametrize("method", SPLIT_METHODS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -77,7 +78,7 @@ def read_log(root: str, *, limit: int = 20, catalog: str | None = None) -> LogRe
     """
     location = locate(root, catalog)
     with closing(_opened(location)) as ledger:
-        runs = tuple(_logged_run(row) for row in reversed(ledger.runs(limit)))
+        runs = tuple(_logged_run(row) for row in reversed(ledger.runs(min(limit, sys.maxsize))))
         return LogReport(root=location.display_path, total=ledger.count_runs(), runs=runs)
 
 
@@ -85,7 +86,7 @@ def read_run(root: str, number: int, *, catalog: str | None = None) -> RunReport
     """One run by its number. Raises InputError if there is none, CatalogError as `read_log`."""
     location = locate(root, catalog)
     with closing(_opened(location)) as ledger:
-        found = ledger.runs(run_id=number)
+        found = ledger.runs(run_id=number) if number <= sys.maxsize else []
         if not found:
             raise InputError(
                 f"the history has no run {number}",

@@ -21,6 +21,9 @@ _EXCLUDED = ("shard", "key", "keys", "code")  # --exclude-shard, ...
 _RATIOS_HINT = "pass ratios, for example `wdsctl split DATASET 8,1,1`"
 
 
+_MAX_FOLDS = 1000  # each is a set, whose splits cover all samples
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitRequest:
     """What `split` does. `split_set`: the set to make or drop, "" the default set.
@@ -106,6 +109,8 @@ def parse_split_request(
         rule = replace(blank, keys=_parse_key_files(keys))
     elif by_value:
         rule = replace(blank, by_value=by_value)
+    elif folds > _MAX_FOLDS:
+        raise UsageError(f"{folds:,} folds are too many; the limit is {_MAX_FOLDS:,}", hint="pass a smaller `--folds`")
     elif folds:
         rule = replace(by_shares, by="auto" if group_by else "key")
     elif ratios is not None:
