@@ -230,12 +230,23 @@ class _Session:
     """Stands for aiohttp's."""
 
 
-def test_pages_without_end_are_refused() -> None:
-    async def turn(urls: list[str]) -> None:
-        session = _Session()
-        for url in urls:
-            await check_pages(session, None, SimpleNamespace(url=URL(url)))  # type: ignore[arg-type]
+async def turn(urls: list[str]) -> None:
+    """Request these pages in one session."""
+    session = _Session()
+    for url in urls:
+        await check_pages(session, None, SimpleNamespace(url=URL(url)))  # type: ignore[arg-type]
 
+
+def test_ever_new_pages_of_one_list_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_client, "MAX_LIST_PAGES", 50)
+    first = [f"https://store.example/b?prefix={prefix}" for prefix in "ab"]
+    later = [f"{url}&continuation-token={i}" for i in range(1, 50) for url in first]
+    asyncio.run(turn([*first, *later, *first, *later]))  # two lists in turn, and both again
+    with pytest.raises(StorageError, match="more than 50 pages"):
+        asyncio.run(turn([*first, *later, f"{first[0]}&continuation-token=new"]))
+
+
+def test_pages_without_end_are_refused() -> None:
     page = "https://store.example/b?list-type=2&continuation-token={}"
     asyncio.run(turn([page.format(i) for i in range(100)]))
     asyncio.run(turn(["https://store.example/b?list-type=2"] * 100))

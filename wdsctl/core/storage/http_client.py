@@ -11,7 +11,7 @@ import re
 import socket
 from collections.abc import Awaitable, Callable
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from aiohttp import (
@@ -27,9 +27,11 @@ from aiohttp import (
 from yarl import URL
 
 from wdsctl.core.errors import InputError, StorageError
+from wdsctl.core.file_limits import RAISE_LIMITS_HINT, scale_limit
 from wdsctl.core.storage.answer_limits import (
     GRACE_SECONDS,
     HEADER_SECONDS,
+    MAX_LIST_PAGES,
     MAX_WHOLE_BYTES,
     MIN_BYTES_PER_SECOND,
     REDIRECT_HINT,
@@ -175,22 +177,39 @@ async def check_redirect(resolver: CheckedResolver | None, redirect: TraceReques
 _PAGE_PARAMETERS = ("pageToken", "continuation-token", "marker", "key-marker")
 _MAX_PAGE_REQUESTS = 20  # of one page in a row: drivers repeat failed requests six times
 
-_pages: WeakKeyDictionary[Any, tuple[str, int]] = WeakKeyDictionary()  # session -> (URL of the last page, requests)
+
+class _ListProgress(NamedTuple):
+    page: str  # its URL
+    requests: int  # of the page
+    pages: int
+
+
+#: session -> URL of a list -> how far it was read. The first page of a list begins it again.
+_lists: WeakKeyDictionary[Any, dict[str, _ListProgress]] = WeakKeyDictionary()
 
 
 async def check_pages(session: Any, _context: Any, request: TraceRequestStartParams) -> None:
-    """Raise StorageError if the pages of a list do not end: each answer names the same next page."""
+    """Raise StorageError if the pages of a list do not end: the same one again and again, or ever more."""
+    others = [(name, value) for name, value in request.url.query.items() if name not in _PAGE_PARAMETERS]
+    of_list = str(request.url.with_query(others))
+    lists = _lists.setdefault(session, {})
     if not any(request.url.query.get(name) for name in _PAGE_PARAMETERS):
+        lists.pop(of_list, None)
         return
-    last, times = _pages.get(session, ("", 0))
-    times = times + 1 if last == str(request.url) else 1
-    _pages[session] = str(request.url), times
-    if times > _MAX_PAGE_REQUESTS:
-        raise StorageError(
-            "the list of files has no end: the store names the same next page again and again",
-            where=redact_secrets(str(request.url.with_query(None))),
-            hint="check the store, or copy the dataset to another one",
-        )
+    page, requests, pages = lists.get(of_list, _ListProgress("", 0, 1))
+    is_repeated = page == str(request.url)
+    lists[of_list] = _ListProgress(str(request.url), requests + 1 if is_repeated else 1, pages + (not is_repeated))
+    if lists[of_list].requests > _MAX_PAGE_REQUESTS:
+        problem, hint = "the store names the same next page again and again", "check the store"
+    elif lists[of_list].pages > scale_limit(MAX_LIST_PAGES):
+        problem = f"it has more than {scale_limit(MAX_LIST_PAGES):,} pages"
+        hint = f"check the store; if it has so many files, {RAISE_LIMITS_HINT}"
+    else:
+        return
+    where = redact_secrets(str(request.url.with_query(None)))
+    raise StorageError(
+        f"the list of files has no end: {problem}", where=where, hint=f"{hint}, or copy the dataset to another one"
+    )
 
 
 async def _is_public(host: str) -> bool:
