@@ -108,6 +108,12 @@ def a_bomb() -> bytes:
     return bytes(data)
 
 
+def a_damaged_bzip2_zip() -> bytes:
+    data = bytearray(a_zip({"a.txt": bytes(range(256)) * 40}, method=zipfile.ZIP_BZIP2))
+    data[40:60] = bytes(20)
+    return bytes(data)
+
+
 def a_damaged_lzma_zip() -> bytes:
     data = bytearray(a_zip({"a.txt": bytes(range(256)) * 40}, method=zipfile.ZIP_LZMA))
     data[data.index(b"a.txt") + len("a.txt") + 4] = 0xFF  # the first property of the compression
@@ -117,6 +123,7 @@ def a_damaged_lzma_zip() -> bytes:
 @pytest.mark.parametrize(
     ("data", "code", "words"),
     [
+        (a_damaged_bzip2_zip(), "WDS233", "the zip cannot be read: Invalid data stream"),
         (a_damaged_lzma_zip(), "WDS233", "the zip cannot be read: Invalid or unsupported options"),
         (a_zip({"../x.jpg": JPEG}), "WDS240", "leads out of it"),
         (a_zip({"/x.jpg": JPEG}), "WDS240", "leads out of it"),

@@ -10,13 +10,10 @@ from __future__ import annotations
 import io
 import json
 import re
-import struct
 import zipfile
-import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from lzma import LZMAError
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,6 +40,7 @@ from wdsctl.core.samples.naming import MASK_WORDS
 from wdsctl.core.samples.picture_change import CannotFollow, PictureChange, PictureForm, find_change
 from wdsctl.core.samples.types import GeometryKind
 from wdsctl.core.yaml_files.document import parse_yaml
+from wdsctl.core.zip_errors import HELD_ZIP_ERRORS
 
 AnyPart = Part | FilePart
 
@@ -68,11 +66,6 @@ _NPY_HEADER_BYTES = 256
 _SMALL_ARRAY_BYTES = 1 << 16  # arrays up to this size may hold points or boxes
 _MAX_ROWS = 10_000  # of a key that are judged
 _MAX_ARRAYS = 1000  # of a file whose headers are read
-#: Of damaged or encrypted zips, which `validate` reports.
-_ZIP_ERRORS = (
-    *(zipfile.BadZipFile, zlib.error, LZMAError, struct.error),
-    *(EOFError, NotImplementedError, RuntimeError, OSError, ValueError),
-)
 #: Words in names of images that have a value per pixel of another picture.
 _MAP_WORDS = MASK_WORDS | {"depth", "disparity", "normal", "normals", "matte", "alpha", "trimap", "flow", "saliency"}
 _IS_MAP = "it has the size of its picture, as a map with a value per pixel"
@@ -324,7 +317,7 @@ def _array_shapes(data: bytes) -> list[tuple[str, tuple[int, ...]]]:
     """(name, shape) of the arrays of a file of NumPy; the name is empty for npy. Reads headers only."""
     if data[:2] != b"PK":
         return [("", _npy_shape(data[:_NPY_HEADER_BYTES]))]
-    with suppress(*_ZIP_ERRORS), zipfile.ZipFile(io.BytesIO(data)) as archive:
+    with suppress(*HELD_ZIP_ERRORS), zipfile.ZipFile(io.BytesIO(data)) as archive:
         names = [name for name in archive.namelist()[:_MAX_ARRAYS] if name.endswith(".npy")]
         return [(name.removesuffix(".npy"), _npy_shape(archive.open(name).read(_NPY_HEADER_BYTES))) for name in names]
     return []
@@ -351,7 +344,7 @@ def _check_no_geometry_in_arrays(part: AnyPart, keys: Mapping[str, GeometryKind]
 def _small_arrays(data: bytes) -> Iterator[tuple[str, Any]]:
     """(name, array) of the arrays of numbers of a file of NumPy that are small enough to be points or boxes."""
     files: dict[str, bytes] = {"": data} if len(data) <= _SMALL_ARRAY_BYTES else {}
-    with suppress(*_ZIP_ERRORS):
+    with suppress(*HELD_ZIP_ERRORS):
         if data[:2] == b"PK":
             with zipfile.ZipFile(io.BytesIO(data)) as archive:
                 entries = [each for each in archive.infolist()[:_MAX_ARRAYS] if each.file_size <= _SMALL_ARRAY_BYTES]

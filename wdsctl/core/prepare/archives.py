@@ -16,12 +16,10 @@ import re
 import shutil
 import stat
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from lzma import LZMAError
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.dataset.raw_folder_walk import LITTER_NAMES
@@ -36,6 +34,7 @@ from wdsctl.core.shards.survey import survey_folder
 from wdsctl.core.text import path_for_message as shown
 from wdsctl.core.text import pluralize
 from wdsctl.core.urls import is_url
+from wdsctl.core.zip_errors import ZIP_ERRORS
 
 _UNREAD_ARCHIVES = (".rar", ".7z")
 _SUFFIX = ".unpacked"
@@ -46,7 +45,6 @@ _FILE_BYTES = 4096  # counted for a file at least: its place on the disk
 _SPARE_BYTES = 256 << 20  # of the disk, which stay free
 _CHUNK_BYTES = 1 << 20
 _DRIVE = re.compile("[A-Za-z]:")
-_DAMAGE_ERRORS = (zipfile.BadZipFile, zlib.error, LZMAError, EOFError, NotImplementedError, RuntimeError, ValueError)
 
 
 class _Counts(NamedTuple):
@@ -243,7 +241,7 @@ def _opened(archive: str, root: str) -> Iterator[zipfile.ZipFile]:
         check_zip_directory(file, archive)
         try:
             opened = zipfile.ZipFile(file)
-        except _DAMAGE_ERRORS as error:
+        except ZIP_ERRORS as error:
             raise damaged_file_error(f"the zip cannot be read: {error}", archive) from error
         with opened:
             yield opened
@@ -299,17 +297,26 @@ def _extract(opened: zipfile.ZipFile, member: zipfile.ZipInfo, archive: str, tar
         with translate_os_errors(target), opened.open(member) as content:
             os.makedirs(os.path.dirname(target), exist_ok=True)
             with open(target, "xb") as file:
-                while chunk := content.read(_CHUNK_BYTES):
+                while chunk := _read_chunk(content):
                     left -= len(chunk)
                     if left < 0:
                         raise zipfile.BadZipFile(f"{member.filename} is longer than the zip says")
                     file.write(chunk)
-    except _DAMAGE_ERRORS as error:
+    except ZIP_ERRORS as error:
         raise damaged_file_error(f"the zip cannot be read: {error}", archive) from error
     seconds = 0
     with suppress(ValueError):  # month 0 in files of odd tools
         seconds = calendar.timegm((*member.date_time, 0, 0, 0))
     os.utime(target, (seconds, seconds))
+
+
+def _read_chunk(content: IO[bytes]) -> bytes:
+    try:
+        return content.read(_CHUNK_BYTES)
+    except OSError as error:
+        if error.errno is not None:
+            raise
+        raise ValueError(error) from error  # damage that bzip2 found
 
 
 def _refused(archive: str, why: str) -> InputError:

@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import io
 import json
-import struct
 import zipfile
-import zlib
 from collections.abc import Callable
 from functools import partial
-from lzma import LZMAError
 
 from wdsctl.core.catalog.ledger_checks import LocatedFindingCollector, PartToCheck
 from wdsctl.core.checkpoint.torch_file import PICKLE_ERRORS, UnsupportedPickle, unpickle_safely
@@ -33,18 +30,8 @@ from wdsctl.core.validate.headers import (
     part_byte_range,
     read_part_header,
 )
+from wdsctl.core.zip_errors import HELD_ZIP_ERRORS
 
-_ZIP_ERRORS = (
-    zipfile.BadZipFile,
-    ValueError,
-    EOFError,
-    OSError,
-    struct.error,
-    NotImplementedError,  # from zipfile, for a compression method that it does not support
-    zlib.error,
-    LZMAError,
-    RuntimeError,
-)
 _SIZE_LIMIT = f"at most {MAX_DECODABLE_BYTES:,} bytes are decoded"
 _CHUNK_BYTES = 1 << 20  # bytes per read of a compressed member
 
@@ -190,7 +177,7 @@ def _archive_defect(data: bytes, find_error: Callable[[zipfile.ZipFile], str]) -
                     while file.read(_CHUNK_BYTES):  # to the end, where zipfile compares the checksum
                         pass
             defect = find_error(archive)
-    except _ZIP_ERRORS as error:
+    except HELD_ZIP_ERRORS as error:
         return "WDS143", f"the archive is damaged: {error}"
     return ("WDS143", defect) if defect else NO_DEFECT
 

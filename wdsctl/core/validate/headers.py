@@ -17,6 +17,7 @@ from wdsctl.core.media.kinds import ARRAY_KINDS, MAX_DECODABLE_BYTES, MEDIA_KIND
 from wdsctl.core.media.probe import HEADER_READ_BYTES, probe_media
 from wdsctl.core.media.sniff import SniffedContent, sniff
 from wdsctl.core.samples.evidence import FORMATS_BY_EXTENSION
+from wdsctl.core.zip_errors import HELD_ZIP_ERRORS
 
 ReadShard = Callable[[int, int], bytes]  # (offset in the shard, bytes) -> exactly these bytes
 CatalogFacts = Mapping[tuple[int, str], MediumFacts | Unreadable]  # by the sample's position and the part's name
@@ -143,8 +144,7 @@ def _zip_error(read: ReadShard, part: PartToCheck, kind: PartKind) -> str:
     try:
         with zipfile.ZipFile(source) as archive:
             size = sum(member.file_size for member in archive.infolist())
-    # zipfile raises NotImplementedError for compression methods and versions that it does not support.
-    except (zipfile.BadZipFile, ValueError, EOFError, OSError, struct.error, NotImplementedError) as error:
+    except HELD_ZIP_ERRORS as error:
         if source.failure is not None:
             raise source.failure from error
         return f"its table of contents is damaged: {error}"

@@ -13,10 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from wdsctl.core.errors import DatasetError
-from wdsctl.core.file_limits import MAX_UNPACKED_RATIO, MIN_UNPACKED_BYTES, RAISE_LIMITS_HINT, stream_limit
+from wdsctl.core.file_limits import RAISE_LIMITS_HINT, stream_limit, unpacked_size_error
 from wdsctl.core.storage import source_files
-from wdsctl.core.text import path_for_message
 
 MAX_DEPTH = 64  # levels of nested columns: Python's stack and pyarrow's readers are recursive
 ROW_BYTES = 1024  # counted for a row, whose values may be nulls that take no space in the file
@@ -34,14 +32,8 @@ def allowed_bytes(path: str) -> int:
 def check_unpacked_size(used: int, allowed: int, path: str) -> None:
     """Raises DatasetError WDS233 if more comes out of a file than is allowed."""
     if used > allowed:
-        raise DatasetError(
-            f"more than {allowed >> 20:,} MiB come out of this file: at most {MAX_UNPACKED_RATIO:,} times its size are "
-            f"read, and {MIN_UNPACKED_BYTES >> 20} MiB of any file; a row counts as {ROW_BYTES:,} bytes or more",
-            hint="if its data are valid, write it again without compression and without dictionary encoding; or "
-            f"{RAISE_LIMITS_HINT}",
-            where=path_for_message(path),
-            code="WDS233",
-        )
+        hint = f"write it again without compression and without dictionary encoding; or {RAISE_LIMITS_HINT}"
+        raise unpacked_size_error(allowed, path, hint=hint)
 
 
 def check_schema(schema: Any) -> None:
