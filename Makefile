@@ -78,7 +78,7 @@ matrix: $(READY)  ## install and try for every Python on this machine, and every
 interop: $(READY)  ## install other frameworks, kill and resume a training in each (INTEROP=NAME), write the table
 	$(BIN)/python -m tests.interop $(INTEROP)
 
-fuzz: $(READY)  ## hostile input for what reads data, FUZZ_SECONDS (60) for each target
+fuzz: $(READY)  ## hostile input for what reads data: FUZZ_SECONDS (60) for each target, or FUZZ_INPUTS in total
 	-@$(BIN)/python -m pip install --quiet atheris  # guides by coverage; where it does not install, inputs are drawn
 	$(BIN)/python -m tests.fuzz
 

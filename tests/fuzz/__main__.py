@@ -1,11 +1,12 @@
 """`make fuzz`: hostile input for the readers, guided by coverage if atheris is installed.
 
-python -m tests.fuzz [--seconds N] [--inputs N] [--seed N] [TARGET ...]
+python -m tests.fuzz [--seconds N | --inputs N] [--seed N] [TARGET ...]
 
-Each target runs in its own process for the given seconds (FUZZ_SECONDS, 60), or until it has run the given number of
-inputs. An exception, a crash, an input that takes longer than a second, and memory above 1 GB are findings: the input
-is written to `findings/` next to this file, the other targets continue, and the exit status is 1. After a crash, the
-target continues with other inputs.
+Each target runs in its own process for the given seconds (FUZZ_SECONDS, 60). With `--inputs` (FUZZ_INPUTS), this
+number of inputs is divided evenly among the targets, however long they take. The last line has the counts. An
+exception, a crash, an input that takes longer than a second, and memory above 1 GB are findings: the input is written
+to `findings/` next to this file, the other targets continue, and the exit status is 1. After a crash, the target
+continues with other inputs.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import os
 import random
 import resource
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -40,7 +42,8 @@ _MAX_KEPT_BYTES = 1 << 20  # of the last input, for the case of a crash
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz")
     parser.add_argument("--seconds", type=float, default=float(os.environ.get("FUZZ_SECONDS", "60")))
-    parser.add_argument("--inputs", type=int, default=sys.maxsize, help="of each target, without atheris")
+    inputs = int(os.environ.get("FUZZ_INPUTS", "0")) or None
+    parser.add_argument("--inputs", type=int, default=inputs, help="of all targets together, instead of a time")
     parser.add_argument("--seed", type=int, default=0, help="of the mutations, without atheris")
     parser.add_argument("--one", metavar="FILE", help="in this process, which keeps its last input in the file")
     parser.add_argument("targets", nargs="*")
@@ -49,25 +52,37 @@ def main() -> int:
         return _run_target(args.targets[0], args)
     from tests.fuzz.targets import TARGETS
 
-    failed = [name for name in args.targets or TARGETS if _run_in_child(name, args)]
-    return int(len(failed) > 0)
+    targets = args.targets or list(TARGETS)
+    args.inputs, args.seconds = (
+        (sys.maxsize, args.seconds) if args.inputs is None else (-(-args.inputs // len(targets)), float("inf"))
+    )
+    results = [_run_in_child(name, args) for name in targets]
+    inputs, failed = sum(count for count, _ in results), sum(has_findings for _, has_findings in results)
+    print(f"{inputs:,} inputs of {len(targets)} targets, {failed} targets with findings", flush=True)
+    return int(failed > 0)
 
 
-def _run_in_child(name: str, args: argparse.Namespace) -> bool:
-    """Whether there were findings. Runs the target again for the rest of its time if it crashes."""
-    until, seed, failed = time.monotonic() + args.seconds, args.seed, False
+def _run_in_child(name: str, args: argparse.Namespace) -> tuple[int, bool]:
+    """(inputs, whether there were findings). Runs the target again for the rest of its time or inputs if it crashes."""
+    until, seed, failed, inputs = time.monotonic() + args.seconds, args.seed, False, 0
     with tempfile.NamedTemporaryFile(prefix="wdsctl-fuzz-") as last:
-        while (seconds := until - time.monotonic()) > 0:
-            options = ["--seconds", str(seconds), "--inputs", str(args.inputs), "--seed", str(seed)]
+        while (seconds := until - time.monotonic()) > 0 and inputs < args.inputs:
+            options = ["--seconds", str(seconds), "--inputs", str(args.inputs - inputs), "--seed", str(seed)]
             words = [sys.executable, "-m", "tests.fuzz", "--one", last.name, *options, name]
             code = subprocess.run(words, check=False).returncode
-            failed, seed = failed or code != 0, seed + 1
+            count, size, data = _read_last(Path(last.name).read_bytes())
+            failed, seed, inputs = failed or code != 0, seed + 1, inputs + count
             if code >= 0:
                 break
-            data = Path(last.name).read_bytes()
-            data = data[8 : 8 + int.from_bytes(data[:8], "little")]
-            _write_finding(name, data, f"crash by {signal.Signals(-code).name}")
-    return failed
+            _write_finding(name, data[:size], f"crash by {signal.Signals(-code).name}")
+    return inputs, failed
+
+
+_LAST = struct.Struct("<QQ")  # number of inputs, and size of the last one, which follows
+
+
+def _read_last(file: bytes) -> tuple[int, int, bytes]:
+    return (*_LAST.unpack_from(file.ljust(_LAST.size, b"\0")), file[_LAST.size :])
 
 
 def _run_target(name: str, args: argparse.Namespace) -> int:
@@ -89,20 +104,20 @@ def _run_target(name: str, args: argparse.Namespace) -> int:
     if atheris is None:
         fuzz_run.mutate(initial_inputs, args)
         return fuzz_run.report()
-    _guided(atheris, fuzz_run, initial_inputs, seconds)
+    _guided(atheris, fuzz_run, initial_inputs, seconds, args.inputs)
     return 0
 
 
-def _guided(atheris: Any, fuzz_run: _FuzzRun, initial_inputs: Sequence[bytes], seconds: float) -> None:
+def _guided(atheris: Any, fuzz_run: _FuzzRun, initial_inputs: Sequence[bytes], seconds: float, inputs: int) -> None:
     """Fuzz with libFuzzer, which keeps inputs that reach new code. It never returns, so the process exits at the first
-    input after the end of its time."""
+    input after the end of its time, or after `inputs`."""
     folder = tempfile.mkdtemp(prefix="wdsctl-corpus-")
     for number, data in enumerate(initial_inputs):
         Path(folder, f"{number:04}").write_bytes(data)
     until = time.monotonic() + seconds
 
     def run_one(data: bytes) -> None:
-        if time.monotonic() > until:
+        if time.monotonic() > until or fuzz_run.inputs >= inputs:
             os._exit(fuzz_run.report())
         fuzz_run.run(data)
 
@@ -117,7 +132,7 @@ class _FuzzRun:
         self.inputs = 0
         self._begun = time.monotonic()
         with open(last_path, "r+b") as file:
-            file.truncate(8 + _MAX_KEPT_BYTES)
+            file.truncate(_LAST.size + _MAX_KEPT_BYTES)
             self._last = mmap.mmap(file.fileno(), 0)  # outlives a crash
         self.findings: set[str] = set()
         self._run = run
@@ -126,7 +141,7 @@ class _FuzzRun:
     def run(self, data: bytes) -> None:
         self.inputs += 1
         kept = data[:_MAX_KEPT_BYTES]
-        self._last[: 8 + len(kept)] = len(kept).to_bytes(8, "little") + kept
+        self._last[: _LAST.size + len(kept)] = _LAST.pack(self.inputs, len(kept)) + kept
         started_at = time.monotonic()
         signal.setitimer(signal.ITIMER_REAL, HANG_SECONDS)
         try:
