@@ -60,6 +60,7 @@ EXCEPTIONS = {
         "loader/reading/user_code.py: open_named(path)",  # with --trust-code only
     ],
     "this process has just made the file": [
+        "core/catalog/stage.py: os.open(file)",
         "core/convert/unit.py: open_named(draft)",
         "core/export/energon.py: sqlite3.connect(path)",
         "core/storage/upload_journal.py: open_named(path)",

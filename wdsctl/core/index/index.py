@@ -378,8 +378,15 @@ def index_if_media_folder(
     Raises UsageError WDS322 if the request has columns, `hashed`, `sample_rows` or keys, none of which apply to a media
     folder, or for an option of `unfit` that is given, and UsageError for `missing="keep"`.
     """
+    if _is_no_folder(spec):
+        return None
     with open_dataset(spec.root, catalog) as dataset:
         return _index_if_media_folder(dataset, spec, request, catalog, wait, unfit, progress)
+
+
+def _is_no_folder(spec: RootSpec) -> bool:
+    """Whether `spec` names a file, or some shards of a folder."""
+    return spec.selection is not None or os.path.isfile(spec.root)
 
 
 def is_media_folder(dataset: OpenDataset, *, media_requested: bool = False) -> bool:
@@ -407,9 +414,7 @@ def _index_if_media_folder(
     unfit: Mapping[str, bool],
     progress: Progress,
 ) -> MediaFolderReport | None:
-    if spec.selection is not None or os.path.isfile(spec.root):
-        return None
-    if not is_media_folder(dataset, media_requested=request.media.selection is not None):
+    if _is_no_folder(spec) or not is_media_folder(dataset, media_requested=request.media.selection is not None):
         return None
     if request.hashed is not None or request.sample_rows is not None:
         raise OptionConflict(

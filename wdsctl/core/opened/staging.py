@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 from wdsctl.core.catalog.draft import CatalogDraft
-from wdsctl.core.catalog.stage import change_draft, connect_draft
+from wdsctl.core.catalog.stage import change_draft, connect_draft, reset_change_counter
 from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.dataset.lock import check_lock_held
 from wdsctl.core.files import FileDraft, open_file_draft
@@ -64,6 +64,7 @@ class CatalogStage:
                     return
                 check_lock_held(self.location.lock)
                 staged.connection.close()
+                reset_change_counter(staged.path)
                 file.publish()
                 self.dataset.keep_state(state)
         for call in after:
