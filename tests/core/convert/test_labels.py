@@ -345,6 +345,13 @@ def an_array(shape: tuple[int, ...], name: str = "", value: float = 0) -> bytes:
     return file.getvalue()
 
 
+def an_array_after_objects() -> bytes:
+    """An npz whose first array has objects, which only pickle reads."""
+    file = io.BytesIO()
+    np.savez(file, names=np.array([{"a": 1}], object), pose=90.5 + np.indices((17, 3))[-1])
+    return file.getvalue()
+
+
 MAPS = {
     "depth_png": a_picture(form="PNG"),
     "second_png": a_mask(),
@@ -393,6 +400,7 @@ def test_maps_in_a_primary_are_refused_if_their_pictures_change(tmp_path: Path, 
         ("txt", b"140 130 200 170\n"),
         ("gt_npy", an_array((3, 4), value=90)),
         ("npz", an_array((17, 3), "pose", value=90.5)),
+        ("npz", an_array_after_objects()),
         ("jsonl", b'{"left_eye": [140, 130]}\n'),
         ("yaml", b"left_eye: [140, 130]\n"),
     ],

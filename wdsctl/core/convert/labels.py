@@ -343,16 +343,24 @@ def _check_no_geometry_in_arrays(part: AnyPart, keys: Mapping[str, GeometryKind]
 
 def _small_arrays(data: bytes) -> Iterator[tuple[str, Any]]:
     """(name, array) of the arrays of numbers of a file of NumPy that are small enough to be points or boxes."""
-    files: dict[str, bytes] = {"": data} if len(data) <= _SMALL_ARRAY_BYTES else {}
-    with suppress(*HELD_ZIP_ERRORS):
-        if data[:2] == b"PK":
-            with zipfile.ZipFile(io.BytesIO(data)) as archive:
-                entries = [each for each in archive.infolist()[:_MAX_ARRAYS] if each.file_size <= _SMALL_ARRAY_BYTES]
-                files = {each.filename.removesuffix(".npy"): archive.read(each) for each in entries}
-        for name, file in files.items():
+    for name, file in _array_files(data):
+        with suppress(*HELD_ZIP_ERRORS):  # objects, or damaged: nothing reads it as points
             array = np.lib.format.read_array(io.BytesIO(file), allow_pickle=False)
             if array.dtype.kind in "iuf" and np.isfinite(array).all():
                 yield name, array
+
+
+def _array_files(data: bytes) -> Iterator[tuple[str, bytes]]:
+    """(name, bytes) of each small .npy in an .npz, or of `data` itself, without a name."""
+    if data[:2] != b"PK":
+        if len(data) <= _SMALL_ARRAY_BYTES:
+            yield "", data
+        return
+    with suppress(*HELD_ZIP_ERRORS), zipfile.ZipFile(io.BytesIO(data)) as archive:
+        for entry in archive.infolist()[:_MAX_ARRAYS]:
+            with suppress(*HELD_ZIP_ERRORS):
+                if entry.file_size <= _SMALL_ARRAY_BYTES:
+                    yield entry.filename.removesuffix(".npy"), archive.read(entry)
 
 
 def _check_no_geometry_in_yaml(part: AnyPart, keys: Mapping[str, GeometryKind], kept: KeptNumbers | None) -> None:

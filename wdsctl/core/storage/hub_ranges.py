@@ -74,9 +74,10 @@ def _read(response: Any, limit: int) -> bytes:
             stated = response.headers.get("Content-Length", "")
             received_bytes = max(len(received), int(stated) if stated.isdecimal() else 0)
             raise ignored_range_error(str(response.url), received_bytes, limit)
-        if time.monotonic() - begun > GRACE_SECONDS + len(received) / MIN_BYTES_PER_SECOND:
+        seconds = time.monotonic() - begun
+        if seconds > GRACE_SECONDS + len(received) / MIN_BYTES_PER_SECOND:
             raise StorageDown(
-                f"only {len(received):,} bytes arrived in {GRACE_SECONDS:.0f} s",
+                f"only {len(received):,} bytes arrived in {seconds:.0f} s",
                 where=redact_secrets(str(response.url)),
                 hint="check the network and the server, and run the same command again",
             )
