@@ -122,7 +122,7 @@ def test_changelog_has_version_of_package() -> None:
 
 
 def test_decisions_are_numbered_and_have_all_sections() -> None:
-    pages = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+    pages = sorted((ROOT / "docs" / "decisions").glob("0*.md"))
 
     assert [int(page.name[:4]) for page in pages] == list(range(1, len(pages) + 1))
     for number, page in enumerate(pages, 1):
@@ -133,3 +133,13 @@ def test_decisions_are_numbered_and_have_all_sections() -> None:
             "Decision",
             "What we gave up",
         ]
+
+
+def test_index_of_decisions_has_each_once_with_its_title() -> None:
+    folder = ROOT / "docs" / "decisions"
+    titles = {page.name: page.read_text(encoding="utf-8").partition("\n")[0] for page in folder.glob("0*.md")}
+    listed = re.findall(
+        r"^- (\d+)\. \[(.*)\]\((.*)\)$", (folder / "README.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+
+    assert sorted((name, f"# {number}. {title}") for number, title, name in listed) == sorted(titles.items())
