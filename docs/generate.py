@@ -1,4 +1,5 @@
-"""Writes the pages that are made from the code: catalog.md, codes.md, cli.md. With `--check`, says what is stale."""  # noqa: INP001 - a script
+"""Writes the pages that are made from the code: catalog.md, codes.md, cli.md. With `--check`, says what is stale,
+and which formats and sample types no page names."""  # noqa: INP001 - a script
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import ast
 import difflib
 import io
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout
@@ -24,8 +26,11 @@ from wdsctl.core.catalog import schema
 from wdsctl.core.catalog.database_file import KEY_INDEX
 from wdsctl.core.catalog.open_catalog import CATALOG_SCHEMA_VERSION, VIEWS
 from wdsctl.core.codes import load_codes
+from wdsctl.core.convert.exporters import EXPORT_FORMATS
 from wdsctl.core.errors import WdsctlError
+from wdsctl.core.importers import IMPORT_FORMATS
 from wdsctl.core.samples.naming import INDEX_BITS
+from wdsctl.core.samples.types import SAMPLE_TYPES
 from wdsctl.core.views.sql_views import EXTRA_VIEW_COLUMNS
 
 HERE = Path(__file__).resolve().parent
@@ -197,6 +202,21 @@ def stale(folder: Path) -> str:
     )
 
 
+def unnamed(folder: Path) -> list[str]:
+    """What the code has and its page does not name: formats and sample types."""
+    has_name = {
+        "formats.md": (*IMPORT_FORMATS, *EXPORT_FORMATS),
+        "loader/samples.md": tuple(SAMPLE_TYPES),
+    }
+    texts = {page: (folder / page).read_text(encoding="utf-8") for page in has_name}
+    return [
+        f"docs/{page} does not name `{name}`"
+        for page, names in has_name.items()
+        for name in names
+        if not re.search(rf"`{name}`|--(from|to) {name}\b", texts[page])
+    ]
+
+
 def write(folder: Path) -> None:
     for name, page in pages().items():
         (folder / name).write_text(page, encoding="utf-8")
@@ -208,10 +228,11 @@ def run(argv: list[str] | None = None, folder: Path = HERE) -> int:
     if not parser.parse_args(argv).check:
         write(folder)
         return 0
-    diff = stale(folder)
+    diff, absent = stale(folder), unnamed(HERE)
+    sys.stdout.writelines(f"{each}\n" for each in absent)
     if diff:
         sys.stdout.write(f"{diff}\nthe documents are stale: run `make docs`\n")
-    return 1 if diff else 0
+    return 1 if diff or absent else 0
 
 
 def _page(source: str, body: str) -> str:
@@ -224,7 +245,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def _architecture() -> str:
-    """The page as it is, with the tables of rooms made from the docstrings of the rooms."""
+    """The page as it is, with the tables of rooms made from the first sentences of the rooms' docstrings."""
     text = (HERE / "architecture.md").read_text(encoding="utf-8")
     begin, end = (text.index(f"<!-- rooms: {word}") for word in ("written", "end"))
     begin = text.index("\n", begin) + 1
@@ -242,13 +263,13 @@ def _rooms(container: str) -> str:
     names = [name for layer in layers for name in layer.replace(":", "|").split(" | ")]
     folders = [HERE.parent / "wdsctl" / container / name for name in names]
     rooms = [folder for folder in folders if folder.is_dir()] + [folders[0].parent]
-    rows = [f"| `{room.relative_to(HERE.parent / 'wdsctl')}` | {_docstring(room)} |\n" for room in rooms]
+    rows = [f"| `{room.relative_to(HERE.parent / 'wdsctl')}` | {_first_sentence(room)} |\n" for room in rooms]
     return f"\n| Room | What it does |\n|---|---|\n{''.join(rows)}\n"
 
 
-def _docstring(room: Path) -> str:
+def _first_sentence(room: Path) -> str:
     text = ast.get_docstring(ast.parse((room / "__init__.py").read_text(encoding="utf-8"))) or ""
-    return " ".join(text.split())
+    return re.split(r"(?<=[.!?])\s", " ".join(text.split()), maxsplit=1)[0]
 
 
 def _catalog() -> str:

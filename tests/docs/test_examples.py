@@ -49,7 +49,7 @@ HISTORY = ROOT / "docs" / "history.md"
 EXPORT = ROOT / "docs" / "export.md"
 CONFIGURATION = ROOT / "docs" / "configuration.md"
 PYTHON = ROOT / "docs" / "python.md"
-ARCHITECTURE = ROOT / "docs" / "architecture.md"
+INTERNALS = ROOT / "docs" / "internals.md"
 
 #: Pages that other commands run: `make demo` runs those of the examples, `make bench` those of the benchmarks.
 ELSEWHERE = (ROOT / "examples" / "README.md", ROOT / "docs" / "benchmarks.md")
@@ -386,8 +386,8 @@ def test_queries_of_catalog_page_return_rows(query: str) -> None:
 
 
 @pytest.mark.usefixtures("dataset")
-def test_state_in_architecture_page_has_keys_of_real_state() -> None:
-    (block,) = [block for block in blocks(ARCHITECTURE) if block.language == "json"]
+def test_state_in_internals_has_keys_of_real_state() -> None:
+    (block,) = [block for block in blocks(INTERNALS) if block.language == "json"]
     documented_state = json.loads(block.text)
 
     state = get_loader(get_train_dataset("shards", batch_size=4)).state_dict()
