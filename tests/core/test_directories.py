@@ -10,9 +10,9 @@ import pytest
 
 from tests import sources
 from wdsctl.core.directories import (
-    hold_folder,
     is_private,
     join_beneath,
+    keep_folder_open,
     open_folder,
     resolve_parent,
     user_cache_folder,
@@ -164,7 +164,7 @@ def test_folders_of_user_are_private_with_any_umask(
 def test_held_folder_is_used_until_it_is_released(tmp_path: Path) -> None:
     folder = tmp_path / "a" / "b"
     (folder / "c").mkdir(parents=True)
-    with hold_folder(str(folder)):
+    with keep_folder_open(str(folder)):
         os.rename(folder, tmp_path / "moved")
         (folder / "c").mkdir(parents=True)
         with open_folder(str(folder)) as held, open_folder(str(folder / "c")) as inside:
@@ -172,7 +172,7 @@ def test_held_folder_is_used_until_it_is_released(tmp_path: Path) -> None:
             assert os.path.samestat(os.fstat(inside.descriptor), os.stat(tmp_path / "moved" / "c"))
             with pytest.raises(StorageError, match="was moved or replaced"):
                 held.check_in_place()
-        with hold_folder(str(folder)), open_folder(str(folder)) as again:
+        with keep_folder_open(str(folder)), open_folder(str(folder)) as again:
             assert os.path.samestat(os.fstat(again.descriptor), os.stat(folder))
     with open_folder(str(folder)) as released:
         assert os.path.samestat(os.fstat(released.descriptor), os.stat(folder))
@@ -182,13 +182,13 @@ def test_link_inside_held_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "d").mkdir()
     (tmp_path / "theirs").mkdir()
     (tmp_path / "d" / "link").symlink_to(tmp_path / "theirs")
-    with hold_folder(str(tmp_path / "d")), pytest.raises(InputError, match="contains a link"):  # noqa: SIM117
+    with keep_folder_open(str(tmp_path / "d")), pytest.raises(InputError, match="contains a link"):  # noqa: SIM117
         with open_folder(str(tmp_path / "d" / "link")):
             pass
 
 
 def test_folder_that_does_not_exist_is_not_held(tmp_path: Path) -> None:
-    with hold_folder(str(tmp_path / "none")) as is_held:
+    with keep_folder_open(str(tmp_path / "none")) as is_held:
         assert not is_held
         (tmp_path / "none").mkdir()
         with open_folder(str(tmp_path / "none")):

@@ -121,13 +121,13 @@ def open_folder(path: str, *, create: bool = False) -> Iterator[OpenFolder]:
         os.close(handle)
 
 
-#: The folders that `hold_folder` keeps open, by path; the last descriptor of a path counts.
+#: The folders that `keep_folder_open` keeps open, by path; the last descriptor of a path counts.
 _HELD: dict[str, list[int]] = {}
 _HELD_LOCK = threading.Lock()
 
 
 @contextmanager
-def hold_folder(path: str) -> Iterator[bool]:
+def keep_folder_open(path: str) -> Iterator[bool]:
     """Keep the folder at `path` open for the block: `open_folder` begins there, for it and the folders inside.
 
     So a command examines the way to its folder once, and stays in that folder if another program moves it. Yields

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from wdsctl.core.catalog.browse import CatalogBrowser
 from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.dataset.location import DatasetLocation, locate
-from wdsctl.core.directories import hold_folder
+from wdsctl.core.directories import keep_folder_open
 from wdsctl.core.errors import WdsctlError
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class OpenDataset:
         """The catalog. Raises CatalogError WDS301, WDS302 and WDS303, at every use."""
         if self.staged is not None:
             return Catalog(self.staged.connection, self.location.catalog_path)
-        self.hold_folder()
+        self.keep_folder_open()
         self._revision = file_revision(self.location.catalog_path)
         return Catalog.open(self.location.catalog_path)
 
@@ -76,7 +76,7 @@ class OpenDataset:
         """The ledger, for views. Empty if there is none. Raises as `Ledger.open_for_views` does."""
         from wdsctl.core.catalog.ledger import Ledger
 
-        self.hold_folder()
+        self.keep_folder_open()
         return Ledger.open_for_views(self.location.ledger_path)
 
     @contextmanager
@@ -159,10 +159,10 @@ class OpenDataset:
         """Close the catalog until its next use, which opens what is there then."""
         self._close("browser", "catalog")
 
-    def hold_folder(self) -> None:
+    def keep_folder_open(self) -> None:
         """Keep wdsctl's folder open until `close`, if it exists."""
         if not self._is_held:
-            self._is_held = self._folder.enter_context(hold_folder(self.location.meta))
+            self._is_held = self._folder.enter_context(keep_folder_open(self.location.meta))
 
     def close(self) -> None:
         self._close("ledger", "browser", "catalog")

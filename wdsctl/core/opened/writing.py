@@ -50,7 +50,7 @@ def recording(dataset: OpenDataset, command: str, arguments: Sequence[str], prog
     The record has the command line as typed, or `command` and `arguments` for a call from Python. Further runs of the
     same invocation continue the record. In a dataset that the user cannot write, nothing is recorded and nothing noted.
     """
-    dataset.hold_folder()
+    dataset.keep_folder_open()
     dataset.refresh()  # another writer may have published since the catalog was opened, before the lock
     if not os.access(dataset.location.meta, os.W_OK):
         yield RunRecord(None)

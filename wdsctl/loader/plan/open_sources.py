@@ -15,7 +15,7 @@ from wdsctl.core.dataset.config import DatasetConfig, parse_config, read_config_
 from wdsctl.core.dataset.location import ENERGON_META_FOLDER, DatasetLocation, locate, shell_command_at
 from wdsctl.core.dataset.polylithic import PolylithicFolder, find_polylithic_folder
 from wdsctl.core.dataset.view_root import locate_view
-from wdsctl.core.directories import hold_folder
+from wdsctl.core.directories import keep_folder_open
 from wdsctl.core.energon.meta import JSONL_INDEX_SUFFIX, find_meta_file
 from wdsctl.core.energon.split_file import find_split_file, read_split_from_file, sort_by_patterns
 from wdsctl.core.errors import CatalogError, InputError, StateMismatch, UsageError
@@ -252,7 +252,7 @@ class SourceOpener:
         if polylithic is not None:
             _check_no_join(leaf)
             location = locate(polylithic.primary, self._dataset.catalog)
-        with hold_folder(location.meta):
+        with keep_folder_open(location.meta):
             return self._open_located(leaf, location, view, polylithic, generation, in_file_order=in_file_order)
 
     def _open_located(
