@@ -50,6 +50,8 @@ GIGABYTES_VARIABLE = "WDSCTL_SHARD_CACHE_GBYTES"
 MAX_WAITING_BYTES = 128 << 20  # fetched, and not written yet; more is not cached
 _SLACK_WINDOWS = 4  # per lane: an expected use that is older has been missed, and will not come
 
+_STOPPING = threading.Lock()  # the writer and a reader may fail at the same time, and only one of them says so
+
 
 class CachedOrder(NamedTuple):
     """A component of a blend whose slices are cached. `data`: a digest of what is read of it. `share`: of all draws."""
@@ -205,8 +207,9 @@ class OpenShardCache:
 
     def stop(self, error: Exception) -> None:
         """Use the cache no more in this process."""
-        if self.is_working:
-            self.is_working = False
+        with _STOPPING:
+            was_working, self.is_working = self.is_working, False
+        if was_working:
             logger.warning("shard cache disabled; reading from the stores instead: %s", error)
 
     def _store(self, unit: int, component: int, time: int, parts: Sequence[bytes]) -> None:
