@@ -13,8 +13,10 @@ from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any, NamedTuple, TypeVar
 
+from wdsctl.core.errors import StorageError
+from wdsctl.core.storage.answer_limits import MAX_FOLDER_DEPTH
 from wdsctl.core.storage.cache_layers import CachedFiles, cache_options
-from wdsctl.core.urls import cache_layer, protocol, reveal_query
+from wdsctl.core.urls import cache_layer, protocol, redact_secrets, reveal_query
 
 T = TypeVar("T")
 
@@ -132,12 +134,21 @@ def list_entries(filesystem: Any, folder: str) -> list[dict[str, Any]]:
 
 
 def _walk_files(filesystem: Any, base: str) -> dict[str, dict[str, Any]]:
-    """List every file below a folder. Raises for a folder that cannot be listed: its shards would seem missing."""
+    """List every file below a folder. Raises for a folder that cannot be listed: its shards would seem missing.
+
+    Raises StorageError for folders that are nested too deeply.
+    """
     found: dict[str, dict[str, Any]] = {}
     folders, seen = [base], set()
     while folders:
         folder = folders.pop()
         seen.add(folder)
+        if folder.count("/") - base.count("/") > MAX_FOLDER_DEPTH:
+            raise StorageError(
+                f"the list of files has no end: it has folders in more than {MAX_FOLDER_DEPTH} folders",
+                where=redact_secrets(base),
+                hint="check the server: its pages may link to ever deeper folders; or copy the dataset to another one",
+            )
         for facts in list_entries(filesystem, folder):
             if facts["type"] != "directory":
                 found[facts["name"]] = facts
