@@ -14,7 +14,7 @@ import json
 import time
 from typing import Any
 
-from wdsctl.core.dataset.location import locate
+from wdsctl.core.opened.handle import open_dataset
 from wdsctl.core.views.definition import ViewDefinition
 from wdsctl.core.views.selections import read_view_samples
 from wdsctl.core.views.views import create_view, delete_view
@@ -42,7 +42,8 @@ def opened(root: str, view: str) -> dict[str, float]:
     seconds: dict[str, float] = {}
     if view:
         begun = time.perf_counter()
-        samples = sum(part.samples for part in read_view_samples(locate(root), view).values())
+        with open_dataset(root) as dataset:
+            samples = sum(part.samples for part in read_view_samples(dataset, view).values())
         seconds["view_seconds"] = time.perf_counter() - begun
         if not samples:
             raise SystemExit("the view is empty")

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.build import a_dataset, split_by_ratios
+from tests.core.catalog.readers import read_current_generation
 from tests.core.pictures import picture
-from wdsctl.core.catalog.read import Catalog, read_current_generation
+from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.columns.column_file import list_columns, read_column_values
 from wdsctl.core.convert.request import ConvertReport
 from wdsctl.core.dataset.location import locate

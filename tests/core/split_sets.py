@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.build import a_dataset, some_shards, split_by_ratios
+from tests.core.catalog.readers import read_current_generation
 from tests.core.dumps import catalog_of, query
-from wdsctl.core.catalog.read import read_current_generation
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.index.index import index
 from wdsctl.core.offsets.read import Offsets

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.build import rewrite_shard
+from tests.core.catalog.readers import read_view_samples, select_split
 from tests.loader.datasets import Raw, a_dataset, a_shard, digest, numbered
 from tests.loader.running import digests, json_round_trip, make_training_loader, take_batches
 from tests.places import in_folder_and_memory
@@ -24,7 +25,7 @@ from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.safe_open import ALLOW_PATH_VARIABLE
 from wdsctl.core.views.definition import ViewDefinition
-from wdsctl.core.views.selections import count_selected, intersect_selections, read_view_samples, select_split
+from wdsctl.core.views.selections import count_selected, intersect_selections
 from wdsctl.core.views.show import iter_exported_names
 from wdsctl.core.views.views import create_view
 from wdsctl.loader import Blender, WorkerConfig, get_loader, get_train_dataset, get_val_dataset

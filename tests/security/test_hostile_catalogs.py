@@ -16,11 +16,12 @@ import pytest
 
 from tests.build import some_shards, split_by_ratios
 from tests.core.catalog.drafts import open_draft
+from tests.core.catalog.readers import read_shards, read_split, read_views
 from tests.core.dumps import catalog_of, query
 from tests.security.hostile import ATTACKS, journal_naming, make_tree_cyclic, schema_of, statements
 from wdsctl.core.catalog.consistency import find_repeated_keys
-from wdsctl.core.catalog.ledger import Ledger, read_views
-from wdsctl.core.catalog.read import Catalog, read_catalog_shards, read_current_split
+from wdsctl.core.catalog.ledger import Ledger
+from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.errors import CatalogError, InputError, WdsctlError
 from wdsctl.core.index.index import has_quarantine, index
 from wdsctl.core.index.vacuum import catalog_vacuum
@@ -53,8 +54,8 @@ def test_hostile_catalog_is_refused_by_every_reader(root: str, name: str) -> Non
     ATTACKS[name](path)
 
     reads: dict[str, Callable[[], object]] = {
-        "split": lambda: read_current_split(str(path), "train"),
-        "shards": lambda: read_catalog_shards(str(path)),
+        "split": lambda: read_split(str(path), "train"),
+        "shards": lambda: read_shards(str(path)),
         "sql": lambda: _run_sql(root),
         "catalog": lambda: _read(str(path)),
     }
@@ -126,7 +127,7 @@ def test_hostile_journal_deletes_no_other_file(root: str, tmp_path: Path, name: 
     path = catalog_of(root).with_name(name)
     readers: dict[str, tuple[Callable[[str], object], ...]] = {
         "ledger.sqlite": (read_views, read_has_quarantine, _open_ledger),
-        "catalog.sqlite": (read_catalog_shards, _read, _open_draft),
+        "catalog.sqlite": (read_shards, _read, _open_draft),
     }
     for read in readers[name]:
         journal_naming(victim)(path)
@@ -195,7 +196,7 @@ def test_hostile_ledger_is_refused_and_set_aside(root: str, name: str) -> None:
 def test_invalid_generation_is_reported_as_damage(root: str, value: str) -> None:
     statements(f"UPDATE meta SET value = '{value}' WHERE key = 'generation'")(catalog_of(root))
     with pytest.raises(CatalogError, match="generation") as caught:
-        read_current_split(str(catalog_of(root)), "train")
+        read_split(str(catalog_of(root)), "train")
     assert caught.value.code == "WDS302"
 
 

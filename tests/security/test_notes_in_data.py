@@ -14,13 +14,13 @@ import pytest
 from tests.build import some_shards
 from tests.core.traces import a_source, a_writer
 from wdsctl.cli.main import main
-from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import CatalogError, PermissionDenied, UsageError, WdsctlError
 from wdsctl.core.executors.array_job import merge_job, plan_job, report_job
 from wdsctl.core.executors.array_task import run_task
 from wdsctl.core.executors.job_folder import JOB_FILE, Job, record_job
 from wdsctl.core.index.index import index
 from wdsctl.core.offsets.read import Offsets
+from wdsctl.core.opened.handle import open_dataset
 from wdsctl.core.progress import SILENT_PROGRESS, SilentProgress
 from wdsctl.core.remote_catalogs import ranges
 from wdsctl.core.safe_open import ALLOW_PATH_VARIABLE, check_store
@@ -182,12 +182,13 @@ def test_stored_view_reads_no_keys_from_elsewhere_after_its_check(
     stored = ViewDefinition(keys=str(keys))
     monkeypatch.setattr("wdsctl.core.safe_open.is_beneath", lambda *_: True)
 
-    with pytest.raises(PermissionDenied, match="leads out of"):
-        evaluate_stored(locate(indexed), stored, SILENT_PROGRESS)
+    with open_dataset(indexed) as dataset:
+        with pytest.raises(PermissionDenied, match="leads out of"):
+            evaluate_stored(dataset, stored, SILENT_PROGRESS)
 
-    keys.unlink()
-    keys.write_text("000002\n")
-    assert evaluate_stored(locate(indexed), stored, SILENT_PROGRESS).samples == 1
+        keys.unlink()
+        keys.write_text("000002\n")
+        assert evaluate_stored(dataset, stored, SILENT_PROGRESS).samples == 1
 
 
 @pytest.mark.parametrize("text", ['{"keys": 5}', '{"where": ["size"]}', '{"sample": null}'])

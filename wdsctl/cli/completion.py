@@ -35,12 +35,12 @@ def add_completers(parameters: Iterable[inspect.Parameter]) -> None:
 
 
 def complete_splits(context: typer.Context, incomplete: str) -> list[str]:
-    return _dataset_names(context, incomplete, lambda dataset: iter(dataset.browser.splits()))
+    return _dataset_names(context, incomplete, lambda dataset: iter(dataset.catalog.split_names()))
 
 
 def complete_sets(context: typer.Context, incomplete: str) -> list[str]:
     def list_sets(dataset: OpenDataset) -> Iterator[str]:
-        return iter(dict.fromkeys(name.rpartition("/")[0] for name in dataset.browser.splits() if "/" in name))
+        return iter(dict.fromkeys(name.rpartition("/")[0] for name in dataset.catalog.split_names() if "/" in name))
 
     return _dataset_names(context, incomplete, list_sets)
 

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.build import some_shards
+from tests.core.catalog.readers import read_current_generation
 from tests.core.dumps import catalog_of
 from wdsctl.core.catalog.open_catalog import CATALOG_APPLICATION_ID, CATALOG_SCHEMA_VERSION, check_catalog_file
-from wdsctl.core.catalog.read import Catalog, read_current_generation
+from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.errors import CatalogError
 from wdsctl.core.index.index import index
 

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from tests.build import some_shards, split_by_ratios
+from tests.core.catalog.readers import has_splits, read_current_generation
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.catalog.ledger_checks import (
     QuarantineEntry,
     add_to_quarantine,
     delete_quarantine_entries,
 )
-from wdsctl.core.catalog.read import has_splits, read_current_generation
 from wdsctl.core.dataset.location import DatasetLocation, locate
 from wdsctl.core.errors import CatalogError
 from wdsctl.core.index.index import has_quarantine, index

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.build import a_dataset, samples, split_by_ratios
+from tests.core.catalog.readers import read_current_generation, read_split
 from wdsctl.core.catalog.consistency import find_repeated_keys
 from wdsctl.core.catalog.open_catalog import CATALOG_APPLICATION_ID, CATALOG_SCHEMA_VERSION
-from wdsctl.core.catalog.read import Catalog, read_current_generation, read_split
+from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.totals import SplitCount
 from wdsctl.core.index.index import index
 from wdsctl.core.samples.naming import INDEX_BITS

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests import children
-from wdsctl.core.catalog.ledger import Ledger, StoredView, ViewShard, drop_view, read_view, read_views, store_view
+from tests.core.catalog.readers import read_view, read_views
+from wdsctl.core.catalog.ledger import Ledger, StoredView, ViewShard, drop_view, store_view
 from wdsctl.core.errors import CatalogError
 
 VIEW = StoredView("big", '{"where": "size > 1"}', "2026-01-01T00:00:00+00:00", 3, 5, "0" * 32)

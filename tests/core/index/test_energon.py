@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import RecordingProgress, a_shard, samples, split_by_ratios, tree
+from tests.core.catalog.readers import select_split
 from tests.energon import CAPTIONING, SPLIT, TRAIN, VAL, an_energon_dataset
 from wdsctl.core.catalog.splits import sample_flags
 from wdsctl.core.dataset.config import load_config
@@ -17,7 +18,6 @@ from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.split.split import SplitRequest, split_dataset
 from wdsctl.core.split_rules.rule import SplitRule
-from wdsctl.core.views.selections import select_split
 
 CODE = "sample_type: {__module__: megatron.energon, __class__: TextSample}\nsample_loader: sample_loader.py:load\n"
 

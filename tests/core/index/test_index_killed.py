@@ -12,9 +12,10 @@ import pytest
 
 from tests import children
 from tests.build import AsNobody, RecordingProgress, a_dataset, a_shard, samples, some_shards, tree
+from tests.core.catalog.readers import read_current_generation
 from tests.core.dumps import dump
 from tests.core.indexed import contents, expected, leftovers
-from wdsctl.core.catalog.read import Catalog, read_current_generation
+from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.index.index import IndexReport, index
 

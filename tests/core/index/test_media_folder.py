@@ -9,11 +9,11 @@ import pytest
 
 from tests import children
 from tests.build import RecordingProgress, a_dataset, a_folder, tree
+from tests.core.catalog.readers import read_split
 from tests.core.dumps import catalog_of, query
 from tests.core.kill_script import kill_script
 from tests.core.media_samples import a_gallery, an_image, media_shards, members
 from tests.remote import FaultyFileSystem, upload_shards
-from wdsctl.core.catalog.read import read_split
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import InputError, UsageError
 from wdsctl.core.index.index import index, is_media_folder

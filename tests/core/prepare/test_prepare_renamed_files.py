@@ -14,11 +14,12 @@ from typing import Any
 
 import pytest
 
+from tests.core.catalog.readers import read_views
 from tests.core.raw_folders import files, members, shards
 from tests.core.split_sets import split_by_rule, splits_of
 from tests.killing import Moment, run_and_kill
 from tests.prepare_requests import prepare_request
-from wdsctl.core.catalog.ledger import Ledger, StoredView, pack_keys, read_views, store_view, unpack_record_keys
+from wdsctl.core.catalog.ledger import Ledger, StoredView, pack_keys, store_view, unpack_record_keys
 from wdsctl.core.dataset.raw_folder import list_raw_folder
 from wdsctl.core.errors import DatasetError
 from wdsctl.core.index.index import index

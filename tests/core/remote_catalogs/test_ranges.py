@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from tests.build import split_by_ratios
+from tests.core.catalog.readers import read_split
 from tests.machines import Machines, forget_pulls, machines_in
 from tests.remote import FaultyFileSystem
-from wdsctl.core.catalog.read import read_current_split
 from wdsctl.core.dataset.location import DatasetLocation, locate
 from wdsctl.core.errors import CatalogError
 from wdsctl.core.index.index import index
@@ -114,7 +114,7 @@ def test_fetch_groups_prefetches_rows_of_a_split(indexed_folder: Path, machine: 
     location = publish_dataset(indexed_folder, machine)
     size = os.path.getsize(location.offsets_path(1))
     offsets = Offsets(location.offsets_path(1))
-    parts = read_current_split(location.catalog_path, "val").shards
+    parts = read_split(location.catalog_path, "val")
     selection = SampleSelection(offsets, parts)
     offsets.fetch_groups(selection.groups(offsets))
     assert 0 < take_fetched_bytes() < size / 2

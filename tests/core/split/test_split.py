@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.build import RecordingProgress, a_dataset, rewrite_shard, samples, some_shards, split_by_ratios, tree
+from tests.core.catalog.readers import read_split
 from tests.core.dumps import split_of
-from wdsctl.core.catalog.read import read_split
 from wdsctl.core.dataset.config import load_config
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.dataset.lock import hold_lock

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.build import a_dataset, samples, some_shards, split_by_ratios
+from tests.core.catalog.readers import read_split
 from tests.core.traces import a_source
-from wdsctl.core.catalog.read import read_split
 from wdsctl.core.catalog.splits import split_digest
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import UsageError, WdsctlError

@@ -9,22 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.build import rewrite_shard, samples, some_shards, split_by_ratios
+from tests.core.catalog.readers import read_shards, read_view_samples, select_split
 from wdsctl.core.catalog.ledger import ViewShard
-from wdsctl.core.catalog.read import read_catalog_shards
 from wdsctl.core.catalog.splits import sample_flags
-from wdsctl.core.catalog.values import CatalogShard
+from wdsctl.core.catalog.values import ShardRow
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import CatalogError, InputError
 from wdsctl.core.index.index import index
+from wdsctl.core.opened.handle import open_dataset
 from wdsctl.core.views.definition import ViewDefinition
 from wdsctl.core.views.selections import (
     SampleSelection,
     intersect_selections,
     match_view_shards,
     open_view,
-    read_view_samples,
     select_all,
-    select_split,
     selection_hash,
     shard_selection,
     to_view_shards,
@@ -51,12 +50,16 @@ def test_intersect_selections_keeps_samples_of_both(one: dict[int, list[bool]], 
     assert all(part.samples == sum(expected[shard]) for shard, part in found.items())
 
 
+def a_shard(number: int, path: str, layout_hash: str, samples: int) -> ShardRow:
+    return ShardRow(number, path, 0, 0, samples, samples, "ok", None, layout_hash)
+
+
 @given(flags, flags)
 def test_selection_hash_depends_on_samples_not_on_ids_and_paths(
     one: dict[int, list[bool]], other: dict[int, list[bool]]
 ) -> None:
-    shards = [CatalogShard(n, f"{n}.tar", f"layout {n}", size) for n, size in SIZES.items()]
-    other_shards = [CatalogShard(100 - n, f"moved/{100 - n}.tar", f"layout {n}", size) for n, size in SIZES.items()]
+    shards = [a_shard(n, f"{n}.tar", f"layout {n}", size) for n, size in SIZES.items()]
+    other_shards = [a_shard(100 - n, f"moved/{100 - n}.tar", f"layout {n}", size) for n, size in SIZES.items()]
     moved = {100 - n: entries for n, entries in other.items()}
 
     entries, other_entries = (
@@ -69,11 +72,11 @@ def test_selection_hash_depends_on_samples_not_on_ids_and_paths(
 def test_match_view_shards_matches_by_path_and_layout_or_by_unique_layout() -> None:
     parts = [ViewShard(f"{name}.tar", f"layout {name}", 2, None) for name in ("same", "moved", "changed", "gone")]
     other_shards = [
-        CatalogShard(1, "same.tar", "layout same", 2),
-        CatalogShard(2, "elsewhere.tar", "layout moved", 2),
-        CatalogShard(3, "changed.tar", "layout other", 2),
-        CatalogShard(4, "copy.tar", "layout same", 2),
-        CatalogShard(5, "copy-of-changed.tar", "layout changed", 2),
+        a_shard(1, "same.tar", "layout same", 2),
+        a_shard(2, "elsewhere.tar", "layout moved", 2),
+        a_shard(3, "changed.tar", "layout other", 2),
+        a_shard(4, "copy.tar", "layout same", 2),
+        a_shard(5, "copy-of-changed.tar", "layout changed", 2),
     ]
     found, changed = match_view_shards(parts, other_shards)
 
@@ -99,7 +102,7 @@ def test_view_is_found_in_rebuilt_catalog(tmp_path: Path) -> None:
             os.unlink(os.path.join(place.meta, name))
     index(root)
 
-    paths = {shard.id: shard.path for shard in read_catalog_shards(place.catalog_path)}
+    paths = {shard.id: shard.path for shard in read_shards(place.catalog_path)}
     after = {paths[shard]: part.bits for shard, part in read_view_samples(place, "even").items()}
     assert sorted(after) == ["shard-001.tar", "shard-002.tar", "shard-003.tar", "zzz.tar"]
     assert set(after.values()) == {part.bits for part in before.values()}
@@ -114,7 +117,8 @@ def test_shard_changed_under_view_is_reported(tmp_path: Path) -> None:
         read_view_samples(locate(root), "even")
     assert caught.value.code == "WDS331"
     assert f"wdsctl view refresh {root} even" in caught.value.hint
-    assert len(open_view(locate(root), "even").selection) == 3
+    with open_dataset(root) as dataset:
+        assert len(open_view(dataset, "even").selection) == 3
 
 
 def test_missing_view_is_refused_with_existing_names(tmp_path: Path) -> None:
@@ -127,7 +131,7 @@ def test_missing_view_is_refused_with_existing_names(tmp_path: Path) -> None:
 def test_splits_and_whole_catalog_are_selections_too(tmp_path: Path) -> None:
     root = a_viewed(tmp_path)
     place = locate(root)
-    everything = select_all(read_catalog_shards(place.catalog_path))
+    everything = select_all(read_shards(place.catalog_path))
     train, val = select_split(place, "train"), select_split(place, "val")
 
     assert intersect_selections(everything, train) == train

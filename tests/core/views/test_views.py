@@ -9,20 +9,21 @@ from typing import Any
 import pytest
 
 from tests.build import rewrite_shard, samples, some_shards, tree
+from tests.core.catalog.readers import read_shards, read_view, read_view_samples, read_views
 from tests.core.catalog.test_schema import restore_golden_catalog
 from tests.core.pictures import ODD, a_gallery, rows_of
-from wdsctl.core.catalog.ledger import Ledger, read_view, read_views
-from wdsctl.core.catalog.read import read_catalog_shards
+from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.catalog.splits import sample_flags
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import CatalogError, InputError, PermissionDenied, UsageError
 from wdsctl.core.index.index import index
+from wdsctl.core.opened.handle import open_dataset
 from wdsctl.core.progress import SILENT_PROGRESS
 from wdsctl.core.split.split import SplitRequest, split_dataset
 from wdsctl.core.split_rules.rule import SplitRule
 from wdsctl.core.views.definition import ViewDefinition
 from wdsctl.core.views.select import evaluate_definition
-from wdsctl.core.views.selections import intersect_selections, read_view_samples
+from wdsctl.core.views.selections import intersect_selections
 from wdsctl.core.views.show import iter_exported_names
 from wdsctl.core.views.sql import sql
 from wdsctl.core.views.views import create_view, delete_view, refresh_views
@@ -38,7 +39,7 @@ def query_rows(root: str, text: str) -> list[tuple[Any, ...]]:
 def view_samples(root: str, name: str) -> set[Sample]:
     """The samples of a view, as shards and positions."""
     place = locate(root)
-    shards = {shard.id: shard for shard in read_catalog_shards(place.catalog_path)}
+    shards = {shard.id: shard for shard in read_shards(place.catalog_path)}
     found = read_view_samples(place, name).items()
     return {
         (shards[i].path, at) for i, part in found for at in sample_flags(part, shards[i].samples).nonzero()[0].tolist()
@@ -46,7 +47,8 @@ def view_samples(root: str, name: str) -> set[Sample]:
 
 
 def count_samples(root: str, definition: ViewDefinition) -> int:
-    return evaluate_definition(locate(root), definition, SILENT_PROGRESS).samples
+    with open_dataset(root) as dataset:
+        return evaluate_definition(dataset, definition, SILENT_PROGRESS).samples
 
 
 @pytest.fixture(scope="module")

@@ -16,12 +16,11 @@ from hypothesis import strategies as st
 
 from tests.build import a_dataset, a_folder, an_image, some_shards
 from tests.core.pictures import Row, a_gallery, rows_of
-from wdsctl.core.catalog.read import read_catalog_shards
-from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import CatalogError, InputError, UsageError
 from wdsctl.core.index.index import index
 from wdsctl.core.index.media_folder import index_media_folder
 from wdsctl.core.index.request import MediaRequest
+from wdsctl.core.opened.handle import open_dataset
 from wdsctl.core.views.sql_guard import Guard
 from wdsctl.core.views.where import RowQuery
 
@@ -31,10 +30,8 @@ Sample = tuple[str, int]
 
 def find_samples(root: str, text: str) -> set[Sample]:
     """The matching samples, as shards and positions."""
-    place = locate(root)
-    shards = read_catalog_shards(place.catalog_path)
-    paths = {shard.id: shard.path for shard in shards}
-    with RowQuery(place, shards) as rows:
+    with open_dataset(root) as dataset, RowQuery(dataset, shards := dataset.catalog.shards()) as rows:
+        paths = {shard.id: shard.path for shard in shards}
         return {(paths[shard], at) for shard, flags in rows.find_samples(text) for at in np.flatnonzero(flags).tolist()}
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.core.catalog.readers import read_split
 from tests.loader.datasets import a_dataset, numbered
-from wdsctl.core.catalog.read import read_split
 from wdsctl.core.dataset.config import DatasetConfig
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.offsets.read import Offsets

@@ -21,14 +21,14 @@ from tests.energon import CAPTIONING, CRUDE, SPLIT, TRAIN, VAL, an_energon_datas
 from tests.loader.datasets import Raw
 from tests.loader.running import digests, make_training_loader, save_state_after
 from tests.remote import upload_shards
-from wdsctl.core.catalog.read import read_current_split
 from wdsctl.core.catalog.splits import SplitShard
-from wdsctl.core.dataset.location import DatasetLocation, locate
+from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import CatalogError, DatasetError, InputError, UsageError
 from wdsctl.core.index.index import index
+from wdsctl.core.opened.handle import OpenDataset, open_dataset
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.loader import CrudeSample, get_loader, get_val_dataset
-from wdsctl.loader.reading.first_use import open_or_index
+from wdsctl.loader.reading.first_use import read_or_index
 from wdsctl.loader.stores import open_store
 
 CODE = "sample_type: {__module__: megatron.energon, __class__: TextSample}\nsample_loader: sample_loader.py:load\n"
@@ -139,16 +139,17 @@ def test_split_that_names_missing_shards_raises_each_time(tmp_path: Path) -> Non
     assert len(keys_of(root)) == 8
 
 
-def test_open_or_index_reads_catalog_written_by_another_process_meanwhile(tmp_path: Path) -> None:
+def test_read_or_index_reads_catalog_written_by_another_process_meanwhile(tmp_path: Path) -> None:
     root = an_energon_dataset(tmp_path)
 
-    def open_split(place: DatasetLocation) -> tuple[int, list[SplitShard]]:
-        if not os.path.exists(place.catalog_path):
+    def read(dataset: OpenDataset) -> list[SplitShard]:
+        if not dataset.has_catalog():
             index(root)
             raise InputError("the dataset has no split 'train'; it has none yet", hint="", code="WDS211")
-        return read_current_split(place.catalog_path, "train")[:2]
+        return dataset.catalog.split("train")
 
-    _, (_, parts) = open_or_index(locate(root), None, open_split)
+    with open_dataset(root) as dataset:
+        parts = read_or_index(dataset, None, read)
     assert sum(part.samples for part in parts) == len(TRAIN)
 
 

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.core.catalog.readers import read_split
 from tests.loader.datasets import Parts, Raw, a_dataset, a_shard
 from tests.loader.decoding.pictures import a_jpeg, a_png
 from tests.loader.running import raising_worker_config
-from wdsctl.core.catalog.read import read_split
 from wdsctl.core.dataset.config import load_config
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import DatasetError, SampleFailed, StorageError

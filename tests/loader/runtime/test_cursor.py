@@ -13,9 +13,9 @@ import pytest
 
 import wdsctl.loader.pipeline
 from tests.contracts.savable import assert_savable
+from tests.core.catalog.readers import read_split
 from tests.loader.datasets import a_dataset, numbered
 from tests.loader.pipeline.fake_stages import failures_of, hook_of
-from wdsctl.core.catalog.read import read_split
 from wdsctl.core.dataset.config import DatasetConfig
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.offsets.read import Offsets

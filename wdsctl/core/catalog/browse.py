@@ -132,16 +132,13 @@ class CatalogBrowser:
         """All part names that the catalog ever had, in the order in which `index` found them."""
         return list(self._part_names.values())
 
-    def splits(self) -> list[str]:
-        return [row[0] for row in self._rows("SELECT name FROM split ORDER BY id")]
-
     def shard_sample_counts(self) -> dict[int, int]:
         """Shard id -> number of samples."""
         return dict(self._rows("SELECT id, samples FROM shard WHERE removed IS NULL"))
 
     def members(self, split: str) -> SplitMembers | None:
         """The samples of a split; None if there is no such split."""
-        if split not in self.splits():
+        if split not in self.catalog.split_names():
             return None
         query = (
             "SELECT shard, bits FROM split_shard JOIN split ON split.id = split_shard.split "

@@ -317,18 +317,6 @@ class ViewShard(NamedTuple):
     bits: bytes | None
 
 
-def read_views(path: str) -> list[StoredView]:
-    """`Ledger.views` of the ledger at `path`."""
-    with Ledger.open_for_views(path) as ledger:
-        return ledger.views()
-
-
-def read_view(path: str, name: str) -> tuple[StoredView, list[ViewShard]] | None:
-    """`Ledger.view` of the ledger at `path`."""
-    with Ledger.open_for_views(path) as ledger:
-        return ledger.view(name)
-
-
 def store_view(ledger: Ledger, view: StoredView, shards: Sequence[ViewShard], *, replace: bool) -> bool:
     """Store a view with its shards, in one transaction. Returns False if the name is taken and `replace` is not set."""
     with ledger.transaction() as connection:

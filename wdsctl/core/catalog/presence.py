@@ -12,7 +12,6 @@ from contextlib import suppress
 
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.catalog.open_catalog import missing_catalog_error, open_catalog_connection
-from wdsctl.core.catalog.read import check_not_media_folder
 from wdsctl.core.catalog.values import ShardRow
 from wdsctl.core.dataset.location import (
     CONVERSION_FOLDER,
@@ -46,12 +45,6 @@ _WRITERS = ("prepare", "convert")  # commands that write shards from a source
 
 #: Codes of members that are no part of a sample, and of shards without samples for another reason.
 _REASON_CODES = ("WDS112", "WDS111", "WDS118")
-
-
-def check_shard_catalog(location: DatasetLocation) -> None:
-    """`check_catalog_exists`, and InputError WDS322 for the catalog of a media folder."""
-    check_catalog_exists(location)
-    check_not_media_folder(location.catalog_path)
 
 
 def check_catalog_exists(location: DatasetLocation) -> None:

@@ -9,13 +9,12 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from wdsctl.core.catalog.database_file import DATABASE_ERRORS, error_text
 from wdsctl.core.catalog.open_catalog import (
     connect_catalog,
     damaged_catalog_error,
-    open_catalog_connection,
     translate_catalog_errors,
 )
 from wdsctl.core.catalog.values import (
@@ -29,7 +28,6 @@ from wdsctl.core.catalog.values import (
     SAMPLE_ROWS_FACT,
     SPLIT_FACTS,
     TOTALS_FACT,
-    CatalogShard,
     MediaSettings,
     ShardRow,
     SplitMembership,
@@ -59,14 +57,6 @@ _MEMBERSHIP = (
 )
 
 _DAMAGED = ("partial", "bad", "unreadable")  # statuses of shards
-
-
-class CurrentSplit(NamedTuple):
-    """A split in the current generation. `damaged`: `Catalog.damaged_shards`."""
-
-    generation: int
-    shards: list[SplitShard]
-    damaged: int
 
 
 class Catalog:
@@ -143,6 +133,11 @@ class Catalog:
         stored = self.fact(LAST_SHARD_ID_FACT) or ""
         [(highest,)] = self.rows("SELECT coalesce(max(id), 0) FROM shard")
         return max(int(highest), int(stored) if stored.isdecimal() else 0)
+
+    def last_shard_of(self, generation: int) -> int:
+        """The highest id of a shard that this generation or an earlier one added. New shards get higher ids."""
+        [(last,)] = self.rows("SELECT coalesce(max(id), 0) FROM shard WHERE added <= ?", generation)
+        return int(last)
 
     def exclude_patterns(self) -> tuple[str, ...]:
         """The patterns of the shards that `index` left out."""
@@ -239,6 +234,10 @@ class Catalog:
         with translate_catalog_errors(self.path):
             return count_parts(self.connection, samples)
 
+    def split_names(self) -> list[str]:
+        """The names of the splits of the unnamed and of other split sets, in the order in which they were made."""
+        return [row[0] for row in self.rows("SELECT name FROM split ORDER BY id")]
+
     def splits(self) -> list[SplitCount]:
         """The splits, in the order in which they were named."""
         from wdsctl.core.catalog.totals import count_splits
@@ -323,7 +322,7 @@ class Catalog:
                 hint=f"{shell_command_for_file(self.path, 'validate')} tells why",
                 code="WDS211",
             )
-        names = [row[0] for row in self.rows("SELECT name FROM split ORDER BY id")]
+        names = self.split_names()
         if name not in names:
             divide = shell_command_for_file(self.path, "split", "train=8,val=1,test=1")
             only_train = shell_command_for_file(self.path, "split", "train=1")
@@ -335,53 +334,3 @@ class Catalog:
                 else f"divide the samples with {divide}, or use all of them for training with {only_train}",
                 code="WDS211",
             )
-
-
-def read_current_generation(path: str) -> int:
-    """The generation that the catalog at `path` describes."""
-    with Catalog.open(path) as catalog:
-        return catalog.generation
-
-
-def read_last_shard(path: str, generation: int) -> int:
-    """The highest id of a shard that this generation or an earlier one added. New shards get higher ids."""
-    with Catalog.open(path) as catalog:
-        [(last,)] = catalog.rows("SELECT coalesce(max(id), 0) FROM shard WHERE added <= ?", generation)
-        return int(last)
-
-
-def read_catalog_shards(catalog: str) -> list[CatalogShard]:
-    """The shards of the current generation, in id order. Raises CatalogError WDS301, WDS302, WDS303."""
-    with open_catalog_connection(catalog) as connection:
-        query = "SELECT id, path, layout_hash, samples FROM shard WHERE removed IS NULL ORDER BY id"
-        return [CatalogShard(*row) for row in connection.execute(query)]
-
-
-def read_split(path: str, name: str) -> list[SplitShard]:
-    """`Catalog.split` of the catalog at `path`."""
-    with Catalog.open(path) as catalog:
-        return catalog.split(name)
-
-
-def read_current_split(path: str, name: str) -> CurrentSplit:
-    """All of one moment, in half the time: a blend may have a thousand catalogs."""
-    with Catalog.open(path) as catalog:
-        return CurrentSplit(catalog.generation, catalog.split(name), catalog.damaged_shards)
-
-
-def read_split_names(path: str) -> list[str]:
-    """The names of the splits of the unnamed and of other split sets, in the order in which they were made."""
-    with Catalog.open(path) as catalog:
-        return [row[0] for row in catalog.rows("SELECT name FROM split ORDER BY id")]
-
-
-def has_splits(path: str) -> bool:
-    """Whether the catalog at `path` has splits, or rules of splits."""
-    with Catalog.open(path) as catalog:
-        return catalog.has_splits
-
-
-def check_not_media_folder(path: str) -> None:
-    """Raise InputError WDS322 if the catalog at `path` describes a folder of media files."""
-    with Catalog.open(path) as catalog:
-        catalog.check_not_media_folder()

@@ -54,15 +54,6 @@ class ShardRow(NamedTuple):
     sha256: str | None = None  # of the file; None without `--hash`
 
 
-class CatalogShard(NamedTuple):
-    """A shard of the current generation."""
-
-    id: int
-    path: str
-    layout_hash: str
-    samples: int
-
-
 class SplitMembership(NamedTuple):
     """The splits of the samples of one shard: split -> (samples, one bit per sample, or None for all).
 

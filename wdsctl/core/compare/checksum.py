@@ -17,10 +17,10 @@ from typing import Literal, NamedTuple
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.catalog.ledger_checks import read_checks
 from wdsctl.core.catalog.presence import no_shards_error
-from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command_at
 from wdsctl.core.errors import Finding, InputError, PermissionDenied, StorageError
 from wdsctl.core.jobs import UnitSize, make_executor, run_units
+from wdsctl.core.opened.handle import OpenDataset
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.shards.list import ShardFile, is_linked_outside, list_shards
 from wdsctl.core.storage.open import storage_for, workers_for
@@ -262,12 +262,12 @@ def _is_outside(name: str) -> bool:
 
 def _list_shards(location: DatasetLocation) -> tuple[list[ShardFile], dict[tuple[str, int, int], str], list[Finding]]:
     """Return the existing shards, the hashes in the catalog by (path, size, time), and errors about missing shards."""
-    if not os.path.exists(location.catalog_path):
-        listing = list_shards(location.root, only=location.single_file)
-        return list(listing.shards), {}, _errors(listing.findings)
-    with Catalog.open(location.catalog_path) as published:
-        rows = published.shards()
-        exclude, selection = published.exclude_patterns(), published.selection()
+    with OpenDataset(location) as dataset:
+        if not dataset.has_catalog():
+            listing = list_shards(location.root, only=location.single_file)
+            return list(listing.shards), {}, _errors(listing.findings)
+        rows = dataset.catalog.shards()
+        exclude, selection = dataset.catalog.exclude_patterns(), dataset.catalog.selection()
     paths = [row.path for row in rows]
     listing = list_shards(location.root, exclude, only=location.single_file, catalog_paths=paths, selection=selection)
     known = {(row.path, row.size, row.mtime_ns): row.sha256 for row in rows if row.sha256}

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from wdsctl.core.catalog.read import Catalog, check_not_media_folder, read_current_generation
 from wdsctl.core.catalog.splits import SampleFlags, SplitReader, sample_flags
 from wdsctl.core.dataset.location import DatasetLocation, shell_command_at
 from wdsctl.core.dataset.view_root import locate_view
 from wdsctl.core.errors import InputError, UsageError
 from wdsctl.core.offsets.bounds import ShardEntry
 from wdsctl.core.offsets.read import Offsets
+from wdsctl.core.opened.handle import OpenDataset
 from wdsctl.core.views.selections import SampleSelection, require_unchanged_view
 
 _OFFSETS_FILE_NAME = re.compile(r"offsets-(\d+)\.bin")
@@ -82,25 +82,25 @@ def open_side(root: str, catalog: str | None = None, generation: int | None = No
     Raises InputError WDS322 for a folder of media, WDS330 and CatalogError WDS331 for views, InputError WDS009 if the
     dataset no longer has the generation, UsageError for a view at an older generation.
     """
-    location, view = locate_view(root, catalog)
-    current = read_current_generation(location.catalog_path)
-    check_not_media_folder(location.catalog_path)
-    target = current if generation is None else generation
-    is_current = target == current
-    if view and not is_current:
-        raise UsageError("a view exists only in the current generation", hint=f"remove @{view}, or the generation")
-    if not is_current:
-        _check_generation_kept(location, target, current)
-    with Catalog.open(location.catalog_path) as opened:
+    with OpenDataset(*locate_view(root, catalog)) as dataset:
+        dataset.catalog.check_not_media_folder()
+        current = dataset.catalog.generation
+        target = current if generation is None else generation
+        is_current = target == current
+        if dataset.view and not is_current:
+            hint = f"remove @{dataset.view}, or the generation"
+            raise UsageError("a view exists only in the current generation", hint=hint)
+        if not is_current:
+            _check_generation_kept(dataset.location, target, current)
         yield DiffSide(
-            location=location,
-            view=view,
+            location=dataset.location,
+            view=dataset.view,
             generation=target,
-            offsets=Offsets(location.offsets_path(target)),
-            selection=require_unchanged_view(location, view).selection if view else None,
-            splits=opened.split_reader if is_current else None,
-            hashes=opened.shard_hashes(),
-            hashed_times={row.id: row.mtime_ns for row in opened.shards() if row.sha256},
+            offsets=dataset.offsets(target),
+            selection=require_unchanged_view(dataset, dataset.view).selection if dataset.view else None,
+            splits=dataset.catalog.split_reader if is_current else None,
+            hashes=dataset.catalog.shard_hashes(),
+            hashed_times={row.id: row.mtime_ns for row in dataset.catalog.shards() if row.sha256},
         )
 
 

@@ -16,7 +16,6 @@ from typing import NamedTuple
 import numpy as np
 
 from wdsctl.core.array_types import Int64Array
-from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.values import MediaSettings, ShardRow
 from wdsctl.core.columns.column_file import (
     ColumnFacts,
@@ -156,8 +155,8 @@ def _media_settings(source: Source) -> Iterator[MediaSettings]:
         stores = [source.store.location] if source.store is not None else []
         locations = stores if source.is_jsonl else [source.primary.location, *stores]
     for location in locations:
-        with Catalog.open(location.catalog_path) as catalog:
-            settings = catalog.media_settings()
+        with OpenDataset(location) as dataset:
+            settings = dataset.catalog.media_settings()
         if settings is not None:
             yield settings
 

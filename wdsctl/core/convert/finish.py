@@ -16,7 +16,6 @@ from typing import Literal
 
 import numpy as np
 
-from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.splits import SplitShard, sample_flags
 from wdsctl.core.convert.carry import (
     CarryPlan,
@@ -251,8 +250,8 @@ def check_one_geometry(request: ConvertRequest, opened: OpenSources) -> None:
 
 
 def _part_names(source: ShardsSource) -> list[str]:
-    with Catalog.open(source.location.catalog_path) as catalog:
-        return [part.name for part in catalog.parts()]
+    with OpenDataset(source.location) as dataset:
+        return [part.name for part in dataset.catalog.parts()]
 
 
 def lost_field_findings(

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
 from wdsctl.core import importers
-from wdsctl.core.catalog.read import Catalog, read_current_generation, read_split_names
 from wdsctl.core.convert.request import ConvertRequest, ConvertSource, RejectedFormat, SourceSpec
 from wdsctl.core.dataset.config import DatasetConfig, load_config
 from wdsctl.core.dataset.destination import require_source, unique_source_names
@@ -227,15 +226,17 @@ def _open_shards(
     location = ensure_indexed(
         root, options.get("catalog"), private_catalog, request.workers, request.wait, findings, progress
     )
+    with OpenDataset(location) as dataset:
+        generation, split_names = dataset.catalog.generation, dataset.catalog.split_names()
     if location.meta == private_catalog and request.split:
-        _check_split_of_unprepared(root, location.catalog_path, request.split)
+        _check_split_of_unprepared(root, split_names, request.split)
     compressed = [] if request.from_format or is_selected else _take_compressed_tars(findings)
     # An indexed dataset that consists only of compressed tars.
     has_no_shards = bool(compressed) and any(found.code == "WDS119" for found in findings)
     # A selection uses the catalog, which does not list compressed tars: ignoring them loses nothing.
     ignored = {"WDS113"} if is_selected else {"WDS119"} if has_no_shards else set()
     opened.findings += [found for found in findings if found.code not in ignored]
-    options |= {"catalog": location.meta, "generation": str(read_current_generation(location.catalog_path))}
+    options |= {"catalog": location.meta, "generation": str(generation)}
     options |= _selection_options(view, request)
     config = load_config(location.config_path) if os.path.exists(location.config_path) else None
     if request.layout == "monolithic" and (refs := _media_refs(location, config)):
@@ -254,9 +255,8 @@ def _open_shards(
         _add_source(opened, spec, report, _compressed_config(root, request), request, progress)
 
 
-def _check_split_of_unprepared(root: str, catalog: str, split: str) -> None:
+def _check_split_of_unprepared(root: str, names: Sequence[str], split: str) -> None:
     """Raise InputError WDS211 if a source whose catalog is temporary has no such split by its names or fields."""
-    names = read_split_names(catalog)
     if split not in names:
         has = (
             f"its folders and fields name {join_with_and(names)}" if names else "none is named by its folders or fields"
@@ -299,7 +299,9 @@ def _add_source(
     if request.where and isinstance(dataset, ShardsSource):
         from wdsctl.core.views.select import evaluate_definition
 
-        dataset.restrict(evaluate_definition(dataset.location, ViewDefinition(where=request.where), progress).selection)
+        with OpenDataset(dataset.location) as source_dataset:
+            chosen = evaluate_definition(source_dataset, ViewDefinition(where=request.where), progress)
+        dataset.restrict(chosen.selection)
     about = source.describe() if isinstance(source, DescribedSource) else SourceDescription()
     opened.findings += [
         found for found in about.findings if request.carries_splits or found.code not in _SPLIT_FINDINGS
@@ -342,8 +344,8 @@ def _media_refs(location: DatasetLocation, config: DatasetConfig | None) -> dict
     """
     if config is not None and config.refs:
         return config.refs
-    with Catalog.open(location.catalog_path) as catalog:
-        parts = [part.name for part in catalog.parts()]
+    with OpenDataset(location) as dataset:
+        parts = [part.name for part in dataset.catalog.parts()]
     if any(part_kind(part) in MEDIA_KINDS for part in parts):
         return {}
     raise UsageError(

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.splits import SampleFlags, SplitShard, sample_flags, shard_from_flags
 from wdsctl.core.dataset.location import ENERGON_META_FOLDER, DatasetLocation
 from wdsctl.core.dataset.shard_names import expand_braces
@@ -22,6 +21,7 @@ from wdsctl.core.errors import DatasetError, InputError
 from wdsctl.core.offsets.bounds import ShardEntry
 from wdsctl.core.offsets.key_list import key_list
 from wdsctl.core.offsets.read import Offsets, ShardIndex
+from wdsctl.core.opened.handle import OpenDataset
 from wdsctl.core.samples.fields import did_you_mean
 from wdsctl.core.text import pluralize
 
@@ -41,9 +41,9 @@ def find_split_file(location: DatasetLocation, name: str) -> str:
 
 
 def read_split_from_file(
-    location: DatasetLocation, path: str, split: str, *, in_file_order: bool = False
-) -> tuple[int, list[SplitShard]]:
-    """The generation of the catalog, and the shards of one split of the file at `path`, by id or in the file's order.
+    dataset: OpenDataset, path: str, split: str, *, in_file_order: bool = False
+) -> list[SplitShard]:
+    """The shards of one split of the file at `path`, by id or in the file's order.
 
     Raises DatasetError WDS217 with file and line if the file is invalid or names what the dataset does not have,
     InputError WDS211 if it has no such split; CatalogError.
@@ -58,11 +58,9 @@ def read_split_from_file(
             hint=did_you_mean(split, read.rule.patterns) or "pass one of these splits with split_part=",
             code="WDS211",
         )
-    with Catalog.open(location.catalog_path) as catalog:
-        catalog.check_not_media_folder()
-        generation, excluded = catalog.generation, catalog.split_reader.excluded()
-    offsets = Offsets(location.offsets_path(generation))
-    excluded_flags = _excluded_flags(offsets, read, excluded)
+    dataset.catalog.check_not_media_folder()
+    offsets = dataset.offsets()
+    excluded_flags = _excluded_flags(offsets, read, dataset.catalog.split_reader.excluded())
     chosen = _match_shards(offsets, patterns, read.document.where("split_parts", split))
     parts = (
         shard_from_flags(shard.id, ~excluded_flags[shard.id])
@@ -72,7 +70,7 @@ def read_split_from_file(
         if shard.samples
     )
     found = sorted(filter(None, parts), key=lambda part: part.shard)
-    return generation, sort_by_patterns(found, offsets, patterns) if in_file_order else found
+    return sort_by_patterns(found, offsets, patterns) if in_file_order else found
 
 
 def sort_by_patterns(parts: Sequence[SplitShard], offsets: ShardIndex, patterns: Sequence[str]) -> list[SplitShard]:

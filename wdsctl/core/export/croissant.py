@@ -17,7 +17,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.catalog.totals import PartCount
 from wdsctl.core.catalog.values import ShardRow
 from wdsctl.core.dataset.location import shell_command_at
@@ -228,7 +227,7 @@ def _split_records(counts: Mapping[str, int]) -> Iterator[dict[str, Any]]:
 
 def _provenance(source: ExportSource) -> dict[str, Any]:
     """The runs of the ledger as PROV-O activities. Absolute paths of this machine are shortened to their last name."""
-    with Ledger.open_for_reading(source.location.ledger_path) as ledger:
+    with source.dataset.checked_ledger() as ledger:
         runs, origin = ledger.runs(), ledger.plan_source()
     activities = [
         {

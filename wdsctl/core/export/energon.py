@@ -96,9 +96,9 @@ def write(source: ExportSource, request: ExportRequest, folder: str, progress: P
     splits = read_splits(source, request.split_set, "Energon")
     split_yaml = format_split_yaml(splits.splits, splits.excluded_shards, splits.excluded_samples)
     _check_names(source, splits)
-    offsets = Offsets(source.location.offsets_path(source.generation))
+    catalog, offsets = source.dataset.catalog, source.dataset.offsets()
     config = energon_config(source, offsets)
-    with Catalog.open(source.location.catalog_path) as catalog, open_file_draft(meta) as draft:
+    with open_file_draft(meta) as draft:
         _check_rows(source, catalog)
         if request.sample_tables:
             _check_keys(source, catalog)

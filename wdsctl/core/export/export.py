@@ -16,7 +16,7 @@ from wdsctl.core.dataset.lock import hold_lock
 from wdsctl.core.dataset.polylithic import check_not_polylithic
 from wdsctl.core.errors import InputError, OptionConflict, PermissionDenied, UsageError, translate_os_errors
 from wdsctl.core.export.request import ExportReport, ExportRequest, ExportTarget, Written
-from wdsctl.core.export.source import ExportSource, check_catalog_stayed, read_source
+from wdsctl.core.export.source import ExportSource, check_catalog_stayed, open_source
 from wdsctl.core.files import make_folder
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.urls import is_url
@@ -58,15 +58,15 @@ def export(
         )
     if catalog is None:
         check_not_polylithic(root, "export", *([request.out] if request.out else []), "--to", request.target)
-    source = read_source(root, catalog)
-    folder = _choose_folder(source.location, request)
     write: Callable[[ExportSource, ExportRequest, str, Progress], Written] = import_module(
         f"wdsctl.core.export.{request.target}"
     ).write
-    with hold_lock(os.path.join(folder, _LOCK_NAME), note=progress.note):
-        _remove_left_drafts(folder, source)
-        written = write(source, request, folder, progress)
-        check_catalog_stayed(source)
+    with open_source(root, catalog) as source:
+        folder = _choose_folder(source.location, request)
+        with hold_lock(os.path.join(folder, _LOCK_NAME), note=progress.note):
+            _remove_left_drafts(folder, source)
+            written = write(source, request, folder, progress)
+            check_catalog_stayed(source)
     return ExportReport(
         root=source.location.display_path,
         target=request.target,

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.totals import CatalogSummary, PartCount
 from wdsctl.core.catalog.values import ShardRow
-from wdsctl.core.dataset.config import DatasetConfig, load_config
+from wdsctl.core.dataset.config import DatasetConfig
 from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command_at
 from wdsctl.core.dataset.shard_names import describe_format, is_tar_name
-from wdsctl.core.errors import CatalogError, DatasetError, InputError, translate_os_errors
-from wdsctl.core.index.first_use import ensure_current_catalog
+from wdsctl.core.errors import CatalogError, DatasetError, InputError
+from wdsctl.core.index.first_use import open_indexed
 from wdsctl.core.index.freshness import MAX_CHECKED_SHARDS, check_freshness
 from wdsctl.core.opened.handle import OpenDataset
 from wdsctl.core.split.context import missing_set_error, read_split_state
@@ -24,55 +24,60 @@ from wdsctl.core.urls import is_url
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportSource:
-    """One generation of a catalog. `shards`: those with samples, in the order of the loader. `version`: of its file."""
+    """One generation of a catalog. `shards`: those with samples, in the order of the loader."""
 
-    location: DatasetLocation
-    version: tuple[int, int, int]
+    dataset: OpenDataset
     generation: int
     shards: tuple[ShardRow, ...]
     parts: tuple[PartCount, ...]
     config: DatasetConfig
 
     @property
+    def location(self) -> DatasetLocation:
+        return self.dataset.location
+
+    @property
     def samples(self) -> int:
         return sum(shard.samples for shard in self.shards)
 
 
-def read_source(root: str, catalog: str | None) -> ExportSource:
+@contextmanager
+def open_source(root: str, catalog: str | None) -> Iterator[ExportSource]:
     """Read what targets need, and compare the sizes of all shards with the catalog.
 
     Raises CatalogError WDS305 if a shard has changed, InputError WDS003 without samples, and InputError for JSONL.
     """
-    location = locate(root, catalog)
-    ensure_current_catalog(location)
-    version = _read_version(location)
-    with Catalog.open(location.catalog_path) as published:
-        generation, rows, parts = published.generation, published.shards(), tuple(published.parts())
-        summary = published.summary(first=0, spread=MAX_CHECKED_SHARDS)
-    _check_current(location, rows, summary)
-    shards = tuple(row for row in rows if row.samples)
-    if not shards:
-        raise InputError(
-            "the dataset has no samples",
-            where=location.display_path,
-            hint=f"{shell_command_at(location, 'validate')} tells why",
-            code="WDS003",
+    with open_indexed(locate(root, catalog)) as dataset:
+        location, published = dataset.location, dataset.catalog
+        published.check_not_media_folder()
+        rows = published.shards()
+        _check_current(location, rows, published.summary(first=0, spread=MAX_CHECKED_SHARDS))
+        shards = tuple(row for row in rows if row.samples)
+        if not shards:
+            raise InputError(
+                "the dataset has no samples",
+                where=location.display_path,
+                hint=f"{shell_command_at(location, 'validate')} tells why",
+                code="WDS003",
+            )
+        if any(not is_tar_name(shard.path) for shard in shards):
+            raise InputError(
+                f"the dataset has {describe_format(shards[0].path)}, and export describes tars",
+                where=location.display_path,
+                hint=f"write tars: {shell_command_at(location, 'convert', 'DEST')}",
+            )
+        yield ExportSource(
+            dataset=dataset,
+            generation=published.generation,
+            shards=shards,
+            parts=tuple(published.parts()),
+            config=dataset.config,
         )
-    if any(not is_tar_name(shard.path) for shard in shards):
-        raise InputError(
-            f"the dataset has {describe_format(shards[0].path)}, and export describes tars",
-            where=location.display_path,
-            hint=f"write tars: {shell_command_at(location, 'convert', 'DEST')}",
-        )
-    config = load_config(location.config_path) if os.path.exists(location.config_path) else DatasetConfig()
-    return ExportSource(
-        location=location, version=version, generation=generation, shards=shards, parts=parts, config=config
-    )
 
 
 def check_catalog_stayed(source: ExportSource) -> None:
-    """Raise CatalogError WDS305 if the catalog was replaced since it was read: an export may mix the two."""
-    if _read_version(source.location) != source.version:
+    """Raise CatalogError WDS305 if the catalog was replaced since it was read: the shards may be others, too."""
+    if not source.dataset.is_current():
         raise CatalogError(
             "another command changed the catalog during the export, so what was written may fit neither",
             where=source.location.display_path,
@@ -81,28 +86,19 @@ def check_catalog_stayed(source: ExportSource) -> None:
         )
 
 
-def _read_version(location: DatasetLocation) -> tuple[int, int, int]:
-    """Identifies the file of the catalog, which is only replaced as a whole."""
-    with translate_os_errors(location.catalog_path, "read"):
-        status = os.stat(location.catalog_path)
-    return status.st_ino, status.st_size, status.st_mtime_ns
-
-
 def read_splits(source: ExportSource, split_set: str, target: str) -> ShardSplits:
     """The splits of a set, as whole shards.
 
     Raises DatasetError WDS256 if a shard has samples in several splits, InputError WDS211 if there is no such set, and
-    DatasetError WDS217 for excluded samples that have no name of their own, CatalogError WDS305 for a newer catalog.
+    DatasetError WDS217 for excluded samples that have no name of their own.
     """
-    location = source.location
-    with OpenDataset(location) as dataset:
-        state = read_split_state(dataset)
-        if split_set not in state.rules:
-            raise missing_set_error(split_set, state, location.display_path)
-        splits = dataset.catalog.split_reader.split_shards(split_set).values()
-        divided = [row.path for row in source.shards if sum(row.id in shards for shards in splits) > 1]
-        found = None if divided else read_shard_splits(dataset, split_set)
-    if found is None:
+    dataset, location = source.dataset, source.location
+    state = read_split_state(dataset)
+    if split_set not in state.rules:
+        raise missing_set_error(split_set, state, location.display_path)
+    splits = dataset.catalog.split_reader.split_shards(split_set).values()
+    divided = [row.path for row in source.shards if sum(row.id in shards for shards in splits) > 1]
+    if divided:
         raise DatasetError(
             f"{target} has splits of whole shards, but {pluralize(len(divided), 'shard')} of "
             f"{len(source.shards):,} {'has' if len(divided) == 1 else 'have'} samples in several splits, such as "
@@ -111,8 +107,7 @@ def read_splits(source: ExportSource, split_set: str, target: str) -> ShardSplit
             hint=f"write shards by split: {shell_command_at(location, 'convert', 'DEST', '--naming', 'hub')}",
             code="WDS256",
         )
-    check_catalog_stayed(source)  # the splits may be of shards that `source` does not have
-    return found
+    return read_shard_splits(dataset, split_set)
 
 
 def read_splits_if_whole(source: ExportSource, split_set: str, target: str) -> tuple[ShardSplits | None, str]:

@@ -20,7 +20,6 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from wdsctl.core.catalog.read import read_current_generation
 from wdsctl.core.dataset.location import DatasetLocation, locate
 from wdsctl.core.dataset.polylithic import REFERENCES_PART
 from wdsctl.core.errors import DatasetError, translate_os_errors
@@ -29,6 +28,7 @@ from wdsctl.core.importers.protocol import FilePart, Part
 from wdsctl.core.importers.shards import shards_digest
 from wdsctl.core.offsets.key_index import open_key_index
 from wdsctl.core.offsets.read import Offsets
+from wdsctl.core.opened.handle import OpenDataset
 from wdsctl.core.samples.naming import possible_keys, split_name
 from wdsctl.core.storage import source_files
 
@@ -159,7 +159,8 @@ class PreparedMediaStore:
     def __init__(self, path: str) -> None:
         self._location = location = locate(path)
         self._root = location.root
-        self._offsets = Offsets(location.offsets_path(read_current_generation(location.catalog_path)))
+        with OpenDataset(location) as dataset:
+            self._offsets = dataset.offsets()
         self._names = open_key_index(location, self._offsets)
 
     @property

@@ -12,7 +12,6 @@ from types import TracebackType
 import numpy as np
 from numpy.typing import NDArray
 
-from wdsctl.core.catalog.read import Catalog, read_current_generation
 from wdsctl.core.catalog.splits import sample_flags
 from wdsctl.core.dataset.config import load_config
 from wdsctl.core.dataset.location import DatasetLocation, locate
@@ -21,6 +20,7 @@ from wdsctl.core.dataset.shard_names import is_jsonl_name
 from wdsctl.core.errors import UsageError, WdsctlError, translate_os_errors
 from wdsctl.core.importers.protocol import FilePart, FormatMatch, Options, Part, SampleListing, SourceEntry
 from wdsctl.core.offsets.read import Offsets
+from wdsctl.core.opened.handle import OpenDataset
 from wdsctl.core.shards.list import remote_file, remote_files
 from wdsctl.core.shards.survey import has_shards, has_tars, survey_folder
 from wdsctl.core.split_rules.names import MAX_SPLITS
@@ -45,10 +45,8 @@ class ShardsSource:
 
     def __init__(self, location: DatasetLocation, options: Options) -> None:
         self._location = location
-        generation = (
-            int(options["generation"]) if "generation" in options else read_current_generation(location.catalog_path)
-        )
-        self._offsets = Offsets(location.offsets_path(generation))
+        with OpenDataset(location) as dataset:
+            self._offsets = dataset.offsets(int(options["generation"]) if "generation" in options else None)
         self._options = options
         shards = self._offsets.shards
         self._paths = [os.path.join(location.root, shard.path) for shard in shards]
@@ -83,17 +81,18 @@ class ShardsSource:
     def split_names(self) -> tuple[str, ...]:
         """The splits of the catalog, in its order."""
         if self._splits is None:
-            with Catalog.open(self._location.catalog_path) as catalog:
-                self._splits = tuple(split.name for split in catalog.splits())
+            with OpenDataset(self._location) as dataset:
+                self._splits = tuple(dataset.catalog.split_names())
         return self._splits
 
     def digest(self) -> bytes:
         """A digest of the files as `files_digest` last saw them, of the selected samples, and of all splits."""
         digest = blake2b(self._latest_files_digest or self.files_digest(), digest_size=16)
-        _update_digest(digest, self._selected_samples() or {})
-        for name in self.split_names:
-            digest.update(f"\0{name}\0".encode("utf-8", "surrogatepass"))
-            _update_digest(digest, select_split(self._location, name))
+        with OpenDataset(self._location) as dataset:
+            _update_digest(digest, self._selected_samples(dataset) or {})
+            for name in self.split_names:
+                digest.update(f"\0{name}\0".encode("utf-8", "surrogatepass"))
+                _update_digest(digest, select_split(dataset, name))
         return digest.digest()
 
     def files_digest(self) -> bytes:
@@ -106,7 +105,8 @@ class ShardsSource:
             yield SourceEntry(known.key, sum(size for _, size in known.parts))
 
     def list_samples(self) -> Iterator[SampleListing]:
-        chosen, splits = self._selected_samples(), self._split_bits()
+        with OpenDataset(self._location) as dataset:
+            chosen, splits = self._selected_samples(dataset), self._split_bits(dataset)
         for i, shard in enumerate(self._offsets.shards):
             if chosen is None or shard.id in chosen:
                 flags = None if chosen is None else sample_flags(chosen[shard.id], shard.samples)
@@ -175,23 +175,23 @@ class ShardsSource:
     def _shard_path(self, sample_index: int) -> str:
         return self._paths[bisect_right(self._shard_row, sample_index) - 1]
 
-    def _selected_samples(self) -> SampleSelection | None:
+    def _selected_samples(self, dataset: OpenDataset) -> SampleSelection | None:
         """The samples that the options and `restrict` select, by shard; None for all."""
         chosen = self._restricted
         if "view" in self._options:
-            view = read_view_samples(self._location, self._options["view"])
+            view = read_view_samples(dataset, self._options["view"])
             chosen = view if chosen is None else intersect_selections(chosen, view)
         if "split" not in self._options:
             return chosen
-        split = select_split(self._location, self._options["split"])
+        split = select_split(dataset, self._options["split"])
         return split if chosen is None else intersect_selections(chosen, split)
 
-    def _split_bits(self) -> dict[int, NDArray[np.int64]]:
+    def _split_bits(self, dataset: OpenDataset) -> dict[int, NDArray[np.int64]]:
         """Shard id -> one integer per sample, in which bit b is set if the sample is in the b-th split."""
         counts = {shard.id: shard.samples for shard in self._offsets.shards}
         found: dict[int, NDArray[np.int64]] = {}
         for b, name in enumerate(self.split_names[:MAX_SPLITS]):
-            for part in select_split(self._location, name).values():
+            for part in select_split(dataset, name).values():
                 if part.shard in counts:
                     numbers = found.setdefault(part.shard, np.zeros(counts[part.shard], np.int64))
                     numbers[sample_flags(part, counts[part.shard])] |= 1 << b
@@ -214,8 +214,8 @@ def shards_digest(location: DatasetLocation, offsets: Offsets) -> bytes:
 
 def _sizes_and_times(location: DatasetLocation, offsets: Offsets) -> Iterator[tuple[int, int]]:
     if protocol(location.root) in ("http", "https"):
-        with Catalog.open(location.catalog_path) as catalog:
-            times = {row.path: row.mtime_ns for row in catalog.shards()}
+        with OpenDataset(location) as dataset:
+            times = {row.path: row.mtime_ns for row in dataset.catalog.shards()}
         yield from ((shard.size, times.get(shard.path, 0)) for shard in offsets.shards)
         return
     if is_url(location.root):

@@ -79,11 +79,8 @@ def _is_ready(location: DatasetLocation, *, with_splits: bool) -> bool:
 
     `index_on_first_use` writes the splits last, and dataset.yaml after the catalog.
     """
-    if not os.path.exists(location.catalog_path):
-        return False
-    from wdsctl.core.catalog.read import has_splits
-
-    return has_splits(location.catalog_path) if with_splits else os.path.exists(location.config_path)
+    with OpenDataset(location) as dataset:
+        return dataset.has_catalog() and (dataset.catalog.has_splits if with_splits else dataset.has_config())
 
 
 def _index(dataset: OpenDataset, progress: Progress, *, with_splits: bool) -> list[Finding]:
@@ -118,14 +115,6 @@ def ensure_catalog_exists(location: DatasetLocation) -> None:
 
     _index_single_tar(location)
     check_catalog_exists(location)
-
-
-def ensure_current_catalog(location: DatasetLocation) -> None:
-    """As `ensure_catalog_exists`, but call `check_shard_catalog`."""
-    from wdsctl.core.catalog.presence import check_shard_catalog
-
-    _index_single_tar(location)
-    check_shard_catalog(location)
 
 
 def open_indexed(location: DatasetLocation, view: str = "") -> OpenDataset:

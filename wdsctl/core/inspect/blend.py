@@ -18,6 +18,7 @@ from wdsctl.core.errors import InputError, WdsctlError
 from wdsctl.core.index.first_use import open_indexed
 from wdsctl.core.inspect.blend_tree import BlendNode, read_blend_tree
 from wdsctl.core.inspect.get import select_members
+from wdsctl.core.opened.handle import OpenDataset
 from wdsctl.core.urls import normalize_root, redact_secrets
 
 TOKENS_COLUMN = "tokens"  # the column for weights in tokens
@@ -76,7 +77,7 @@ class SplitRangeCache:
             dataset.catalog.check_not_media_folder()
             location = dataset.location
             if split_config:
-                members: SplitMembers | None = _read_split_file(location, dataset.view, split, split_config)
+                members: SplitMembers | None = _read_split_file(dataset, split, split_config)
             else:
                 members = select_members(dataset, split)
             generation = dataset.catalog.generation
@@ -89,14 +90,14 @@ class SplitRangeCache:
         return SplitRange(location, generation, members, samples)
 
 
-def _read_split_file(location: DatasetLocation, view: str, split: str, name: str) -> SplitMembers:
+def _read_split_file(dataset: OpenDataset, split: str, name: str) -> SplitMembers:
     from wdsctl.core.energon.split_file import find_split_file, read_split_from_file
     from wdsctl.core.views.selections import intersect_selections, read_view_samples
 
-    _, split_shards = read_split_from_file(location, find_split_file(location, name), split)
+    split_shards = read_split_from_file(dataset, find_split_file(dataset.location, name), split)
     selection = {split_shard.shard: split_shard for split_shard in split_shards}
-    if view:
-        selection = intersect_selections(selection, read_view_samples(location, view))
+    if dataset.view:
+        selection = intersect_selections(selection, read_view_samples(dataset, dataset.view))
     return SplitMembers({shard: split_shard.bits for shard, split_shard in selection.items()})
 
 

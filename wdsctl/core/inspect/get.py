@@ -106,7 +106,7 @@ def split_members(dataset: OpenDataset, split: str) -> SplitMembers:
     """Read the samples of a split. Raises InputError WDS211 if there is no such split."""
     members = dataset.browser.members(split)
     if members is None:
-        names = ", ".join(dataset.browser.splits())
+        names = ", ".join(dataset.catalog.split_names())
         command = shell_command_at(dataset.location, "split", "train=8,val=1,test=1")
         raise InputError(
             f"the dataset has no split {split!r}; it has {names or 'none yet'}",
@@ -126,10 +126,10 @@ def select_members(dataset: OpenDataset, split: str | None = None) -> SplitMembe
         return None if split is None else split_members(dataset, split)
     from wdsctl.core.views.selections import intersect_selections, read_view_samples, select_split
 
-    selection = read_view_samples(dataset.location, dataset.view)
+    selection = read_view_samples(dataset, dataset.view)
     if split is not None:
         split_members(dataset, split)
-        selection = intersect_selections(selection, select_split(dataset.location, split))
+        selection = intersect_selections(selection, select_split(dataset, split))
     return SplitMembers({shard: split_shard.bits for shard, split_shard in selection.items()})
 
 

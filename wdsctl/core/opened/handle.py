@@ -23,6 +23,7 @@ from wdsctl.core.errors import WdsctlError
 if TYPE_CHECKING:
     from wdsctl.core.catalog.ledger import Ledger
     from wdsctl.core.dataset.config import DatasetConfig
+    from wdsctl.core.offsets.read import Offsets
 
 
 CatalogState = dict[str, int]  # generation, shards and samples
@@ -90,6 +91,12 @@ class OpenDataset:
         with Ledger.open_for_reading(self.location.ledger_path) as ledger:
             yield ledger
 
+    def offsets(self, generation: int | None = None) -> Offsets:
+        """The offsets of a generation, by default the catalog's, opened at each call. Raises as `Offsets` does."""
+        from wdsctl.core.offsets.read import Offsets
+
+        return Offsets(self.location.offsets_path(self.catalog.generation if generation is None else generation))
+
     def has_config(self) -> bool:
         return os.path.exists(self.location.config_path)
 
@@ -124,8 +131,11 @@ class OpenDataset:
 
     def refresh(self) -> None:
         """Read what is there now. A catalog that no writer has replaced stays open."""
-        is_current = self._revision == file_revision(self.location.catalog_path)
-        self._close("ledger", *(() if is_current else ("browser", "catalog")))
+        self._close("ledger", *(() if self.is_current() else ("browser", "catalog")))
+
+    def is_current(self) -> bool:
+        """Whether no writer has replaced the catalog since it was opened."""
+        return self._revision == file_revision(self.location.catalog_path)
 
     def use(self, location: DatasetLocation) -> None:
         """Continue at the address for writing. What is open stays open, if it is the same folder."""

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.convert.convert import convert
 from wdsctl.core.convert.finish import write_training_files
 from wdsctl.core.convert.report import LEFT_OUT_FILE
@@ -47,7 +46,7 @@ from wdsctl.core.index.write_dataset_yaml import (
     write_dataset_yaml,
 )
 from wdsctl.core.invocation import describe_request, recording_call
-from wdsctl.core.opened.handle import OpenDataset
+from wdsctl.core.opened.handle import OpenDataset, open_dataset
 from wdsctl.core.opened.staging import stage_catalog
 from wdsctl.core.opened.writing import RunRecord, writing
 from wdsctl.core.prepare.archives import unpack_archives
@@ -333,8 +332,8 @@ def _prepare_polylithic(folder: str, request: PrepareRequest, progress: Progress
             error.report = replace(report, dest=redact_secrets(folder), detection=error.detection, up_to_date=False)
             raise
         if is_new or not report.up_to_date:
-            with Catalog.open(locate(layout.primary).catalog_path) as catalog:
-                names = [split.name for split in catalog.splits()]
+            with open_dataset(layout.primary) as primary:
+                names = primary.catalog.split_names()
             write_training_files(folder, config, layout.form, names)
     return replace(
         report,

@@ -10,7 +10,6 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
 from wdsctl.core.catalog.presence import check_not_in_dataset, no_shards_error
-from wdsctl.core.catalog.read import Catalog, check_not_media_folder
 from wdsctl.core.catalog.values import MISSING_STATUS, ShardRow
 from wdsctl.core.dataset.config import read_config_text
 from wdsctl.core.dataset.destination import check_destination, check_destination_empty
@@ -22,7 +21,7 @@ from wdsctl.core.dataset.shard_names import describe_format, is_jsonl_name, shar
 from wdsctl.core.errors import CatalogError, Finding, InputError, OptionConflict, StorageError, UsageError
 from wdsctl.core.files import make_folder, write_text
 from wdsctl.core.jobs import UnitSize, make_executor, run_units
-from wdsctl.core.offsets.read import Offsets
+from wdsctl.core.opened.handle import OpenDataset
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.repair.members import read_indexed_members
 from wdsctl.core.repair.unit import RepairedShard, RepairRequest, RepairUnit, repair_results, repair_shard
@@ -237,12 +236,12 @@ def _list_shards(location: DatasetLocation) -> tuple[ShardListing, dict[str, Sha
     rows: list[ShardRow] = []
     offsets = ""
     try:
-        if os.path.exists(location.catalog_path):
-            check_not_media_folder(location.catalog_path)
-            with Catalog.open(location.catalog_path) as published:
-                exclude, selection = published.exclude_patterns(), published.selection()
-                rows, offsets = published.shards(), location.offsets_path(published.generation)
-            Offsets(offsets)
+        with OpenDataset(location) as dataset:
+            if dataset.has_catalog():
+                dataset.catalog.check_not_media_folder()
+                exclude, selection = dataset.catalog.exclude_patterns(), dataset.catalog.selection()
+                rows, offsets = dataset.catalog.shards(), location.offsets_path(dataset.catalog.generation)
+                dataset.offsets()
     except (CatalogError, StorageError):
         offsets = ""
     paths = [row.path for row in rows]

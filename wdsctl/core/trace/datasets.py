@@ -9,12 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from wdsctl.core.array_types import Int64Array
-from wdsctl.core.catalog.read import read_current_generation, read_split
 from wdsctl.core.catalog.splits import split_digest
 from wdsctl.core.dataset.location import DatasetLocation, locate
 from wdsctl.core.errors import InputError, UsageError, WdsctlError
 from wdsctl.core.offsets.bounds import ShardEntry
-from wdsctl.core.offsets.read import Offsets
+from wdsctl.core.opened.handle import OpenDataset
 from wdsctl.core.safe_open import check_store
 from wdsctl.core.samples.naming import INDEX_BITS
 from wdsctl.core.storage.storage import FileRange
@@ -53,16 +52,15 @@ class TracedDataset:
 
     def __init__(self, location: DatasetLocation, facts: SourceFacts) -> None:
         self.location = location
-        path = location.offsets_path(facts.generation)
-        if not os.path.exists(path):
-            path = location.offsets_path(read_current_generation(location.catalog_path))
-        self.offsets = Offsets(path)
-        self.has_other_samples = bool(
-            facts.split
-            and facts.digest
-            and self.offsets.generation == facts.generation
-            and split_digest(self.offsets, read_split(location.catalog_path, facts.split)) != facts.digest
-        )
+        with OpenDataset(location) as dataset:
+            is_kept = os.path.exists(location.offsets_path(facts.generation))
+            self.offsets = dataset.offsets(facts.generation if is_kept else None)
+            self.has_other_samples = bool(
+                facts.split
+                and facts.digest
+                and self.offsets.generation == facts.generation
+                and split_digest(self.offsets, dataset.catalog.split(facts.split)) != facts.digest
+            )
         self._shard_index = {shard.id: i for i, shard in enumerate(self.offsets.shards)}
 
     @property

@@ -128,7 +128,7 @@ def validate_dataset(
         else:
             stack.enter_context(publish_changes(location, progress.note, is_record=True))
         # While holding the lock: another writer may have changed the view before.
-        view_samples = read_view_samples(location, view) if view else None
+        view_samples = read_view_samples(dataset, view) if view else None
         clear_store_cache()
         arguments = [redact_secrets(root), *describe_request(request)]
         record = stack.enter_context(recording(dataset, "validate", arguments, progress))

@@ -20,7 +20,7 @@ from wdsctl.core.catalog.presence import wait_for_catalog
 from wdsctl.core.catalog.values import ShardRow
 from wdsctl.core.dataset.location import DatasetLocation, locate
 from wdsctl.core.errors import PermissionDenied
-from wdsctl.core.index.first_use import ensure_current_catalog
+from wdsctl.core.index.first_use import open_indexed
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.opened.handle import OpenDataset
 from wdsctl.core.opened.writing import RunRecord, writing
@@ -88,16 +88,15 @@ def release_from_quarantine(
     """
     location = locate(root, catalog, writing=True)
     wait_for_catalog(location, wait, progress.note)
-    ensure_current_catalog(location)
-    with (
-        OpenDataset(location) as dataset,
-        writing(dataset, "validate", [redact_secrets(root), "--release"], progress, wait=wait) as record,
-    ):
-        ledger = _require_ledger(location, record)
-        selected = match_shards(list_quarantined_shards(ledger), shards, QUARANTINE_SCOPE) if shards else None
-        count = delete_quarantine_entries(ledger, shards=selected)
-        splits = _update_splits(dataset, workers, progress)
-        return ReleaseReport(root=location.display_path, released=count, splits=splits)
+    with open_indexed(location) as dataset:
+        dataset.catalog.check_not_media_folder()
+        arguments = [redact_secrets(root), "--release"]
+        with writing(dataset, "validate", arguments, progress, wait=wait) as record:
+            ledger = _require_ledger(location, record)
+            selected = match_shards(list_quarantined_shards(ledger), shards, QUARANTINE_SCOPE) if shards else None
+            count = delete_quarantine_entries(ledger, shards=selected)
+            splits = _update_splits(dataset, workers, progress)
+            return ReleaseReport(root=location.display_path, released=count, splits=splits)
 
 
 def list_quarantined_shards(ledger: Ledger) -> list[str]:

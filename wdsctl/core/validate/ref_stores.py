@@ -14,13 +14,12 @@ from typing import Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from wdsctl.core.catalog.read import read_current_generation
 from wdsctl.core.dataset.location import DatasetLocation, locate
 from wdsctl.core.dataset.view_root import is_blend_file
 from wdsctl.core.errors import InputError
 from wdsctl.core.media.kinds import MEDIA_KINDS, part_kind
 from wdsctl.core.offsets.key_index import KeyIndex, offsets_digest, open_key_index
-from wdsctl.core.offsets.read import Offsets
+from wdsctl.core.opened.handle import OpenDataset
 from wdsctl.core.samples.naming import dotless_key, possible_keys
 from wdsctl.core.shards.list import list_files
 from wdsctl.core.urls import is_url, redact_secrets
@@ -95,7 +94,8 @@ class PreparedRefStore:
 
     def __init__(self, location: DatasetLocation) -> None:
         self.display_path = location.display_path
-        self._offsets = Offsets(location.offsets_path(read_current_generation(location.catalog_path)))
+        with OpenDataset(location) as dataset:
+            self._offsets = dataset.offsets()
         self._key_index: KeyIndex = open_key_index(location, self._offsets)
         self.digest = offsets_digest(self._offsets)
 

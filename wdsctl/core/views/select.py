@@ -11,15 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wdsctl.core.catalog.ledger import ViewShard
-from wdsctl.core.catalog.open_catalog import check_catalog_file, no_sample_rows_error, open_catalog_connection
-from wdsctl.core.catalog.read import check_not_media_folder, read_catalog_shards, read_current_generation
+from wdsctl.core.catalog.open_catalog import no_sample_rows_error, open_catalog_connection
 from wdsctl.core.catalog.rows import add_implied_rows
 from wdsctl.core.catalog.splits import SplitShard, sample_flags
-from wdsctl.core.catalog.values import CatalogShard
-from wdsctl.core.dataset.location import DatasetLocation, shell_command_at
+from wdsctl.core.catalog.values import ShardRow
+from wdsctl.core.dataset.location import shell_command_at
 from wdsctl.core.errors import InputError, UsageError
 from wdsctl.core.hashing import derive_seed, hash_values
 from wdsctl.core.offsets.key_list import SampleSelector, read_sample_list
+from wdsctl.core.opened.handle import OpenDataset
 from wdsctl.core.progress import Progress
 from wdsctl.core.safe_open import check_store
 from wdsctl.core.samples.naming import INDEX_BITS
@@ -50,7 +50,7 @@ class EvaluatedView:
     """The samples of a view in the current catalog. `unknown_count`: keys of its file that the dataset lacks."""
 
     selection: SampleSelection
-    shards: tuple[CatalogShard, ...]  # of the catalog
+    shards: tuple[ShardRow, ...]  # of the catalog
     generation: int
     unknown_count: int = 0
     unknown_keys: tuple[str, ...] = ()
@@ -73,7 +73,7 @@ STORED_TIMEOUT_SECONDS = 600.0
 
 
 def evaluate_stored(
-    location: DatasetLocation,
+    dataset: OpenDataset,
     definition: ViewDefinition,
     progress: Progress,
     *,
@@ -85,19 +85,19 @@ def evaluate_stored(
     Also raises PermissionDenied WDS409.
     """
     if is_url(definition.keys):
-        check_store(definition.keys, location.root, redact_secrets(definition.keys))
+        check_store(definition.keys, dataset.location.root, redact_secrets(definition.keys))
     return evaluate_definition(
-        location,
+        dataset,
         definition,
         progress,
         skip_unknown=skip_unknown,
         timeout_seconds=timeout_seconds,
-        key_folder=location.root,
+        key_folder=dataset.location.root,
     )
 
 
 def evaluate_definition(
-    location: DatasetLocation,
+    dataset: OpenDataset,
     definition: ViewDefinition,
     progress: Progress,
     *,
@@ -112,34 +112,33 @@ def evaluate_definition(
     be used or has no rows of samples.
     """
     definition.check()
-    check_catalog_file(location.catalog_path)
-    check_not_media_folder(location.catalog_path)
-    shards = read_catalog_shards(location.catalog_path)
-    chosen = select_split(location, definition.split) if definition.split else select_all(shards)
+    dataset.catalog.check_not_media_folder()
+    shards = dataset.catalog.shards()
+    chosen = select_split(dataset, definition.split) if definition.split else select_all(shards)
     unknown: list[str] = []
     count = 0
     if definition.where:
         chosen = intersect_selections(
-            chosen, _select_where(location, definition.where, shards, progress, timeout_seconds)
+            chosen, _select_where(dataset, definition.where, shards, progress, timeout_seconds)
         )
     if definition.sql:
         progress.phase("run the query")
-        ids = first_column(location, definition.sql, source="--sql", timeout_seconds=timeout_seconds)
+        ids = first_column(dataset, definition.sql, source="--sql", timeout_seconds=timeout_seconds)
         chosen = intersect_selections(chosen, _select_ids(np.frombuffer(ids, np.int64), shards, "--sql"))
     if definition.keys:
         progress.phase("look up keys")
-        ids, count, unknown = _look_up_keys(location, read_sample_list(definition.keys, key_folder), shards)
+        ids, count, unknown = _look_up_keys(dataset, read_sample_list(definition.keys, key_folder), shards)
         if count and not skip_unknown:
-            raise _unknown_keys_error(location, definition.keys, count, unknown)
+            raise _unknown_keys_error(dataset, definition.keys, count, unknown)
         chosen = intersect_selections(chosen, _select_ids(np.frombuffer(ids, np.int64), shards, "--keys"))
     if definition.sample:
         progress.phase("draw")
         chosen = draw_samples(chosen, shards, parse_sample(definition.sample), definition.seed)
-    return EvaluatedView(chosen, tuple(shards), read_current_generation(location.catalog_path), count, tuple(unknown))
+    return EvaluatedView(chosen, tuple(shards), dataset.catalog.generation, count, tuple(unknown))
 
 
 def draw_samples(
-    selection: Mapping[int, SplitShard], shards: Iterable[CatalogShard], share: Fraction | int, seed: int
+    selection: Mapping[int, SplitShard], shards: Iterable[ShardRow], share: Fraction | int, seed: int
 ) -> SampleSelection:
     """Draw exactly this share of the samples, rounded, or this number: all if there are fewer, and at least one if
     there are any, as `validate --sample` does.
@@ -170,15 +169,15 @@ def draw_samples(
     return {part.shard: part for part in taken if part.samples}
 
 
-def _draw_hashes(shard: CatalogShard, seed: int) -> NDArray[np.uint64]:
+def _draw_hashes(shard: ShardRow, seed: int) -> NDArray[np.uint64]:
     return hash_values(derive_seed("view", seed, shard.path), np.arange(shard.samples))
 
 
 def _select_where(
-    location: DatasetLocation, text: str, shards: Sequence[CatalogShard], progress: Progress, seconds: float
+    dataset: OpenDataset, text: str, shards: Sequence[ShardRow], progress: Progress, seconds: float
 ) -> SampleSelection:
     found: SampleSelection = {}
-    with RowQuery(location, shards) as rows:
+    with RowQuery(dataset, shards) as rows:
         fitting = rows.find_samples(text, timeout_seconds=seconds)
         progress.phase("read samples", items=sum(shard.samples for shard in shards))
         for shard, flags in fitting:
@@ -189,7 +188,7 @@ def _select_where(
     return found
 
 
-def _select_ids(ids: Ids, shards: Sequence[CatalogShard], source: str) -> SampleSelection:
+def _select_ids(ids: Ids, shards: Sequence[ShardRow], source: str) -> SampleSelection:
     """The samples with these ids. Raises UsageError WDS332 for an id without a sample."""
     ids = np.unique(ids)
     if not len(ids):  # np.split would return one empty piece
@@ -214,16 +213,17 @@ def _select_ids(ids: Ids, shards: Sequence[CatalogShard], source: str) -> Sample
 
 
 def _look_up_keys(
-    location: DatasetLocation, listed: Iterable[SampleSelector], shards: Sequence[CatalogShard]
+    dataset: OpenDataset, listed: Iterable[SampleSelector], shards: Sequence[ShardRow]
 ) -> tuple[array[int], int, list[str]]:
     """(ids of the listed samples, how many are unknown, the first of those). 3 us per key."""
     paths = {shard.id: shard.path for shard in shards}
+    catalog_path = dataset.location.catalog_path
     ids, count = array("q"), 0
     unknown: list[str] = []
-    with open_catalog_connection(location.catalog_path) as connection:
-        add_implied_rows(connection, location.catalog_path, by_key=True)
+    with open_catalog_connection(catalog_path) as connection:
+        add_implied_rows(connection, catalog_path, by_key=True)
         if shards and connection.execute("SELECT 1 FROM sample LIMIT 1").fetchone() is None:
-            raise no_sample_rows_error(location.catalog_path)
+            raise no_sample_rows_error(catalog_path)
         for key, shard, position in listed:
             found = [row[0] for row in connection.execute("SELECT id FROM sample WHERE key = ?", (key,))]
             if shard is not None:
@@ -237,11 +237,11 @@ def _look_up_keys(
     return ids, count, unknown
 
 
-def _unknown_keys_error(location: DatasetLocation, path: str, count: int, keys: Sequence[str]) -> InputError:
+def _unknown_keys_error(dataset: OpenDataset, path: str, count: int, keys: Sequence[str]) -> InputError:
     named = ", ".join(keys) + (", ..." if count > len(keys) else "")
     return InputError(
         f"{pluralize(count, 'key')} of the list {'is' if count == 1 else 'are'} not in the dataset: {named}",
         where=path,
-        hint=f"pass `--unknown skip` to ignore such keys; {shell_command_at(location, 'inspect')} shows examples of "
-        "valid keys",
+        hint=f"pass `--unknown skip` to ignore such keys; {shell_command_at(dataset.location, 'inspect')} shows "
+        "examples of valid keys",
     )

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from wdsctl.core.catalog.ledger import StoredView, ViewShard, read_view, read_views
-from wdsctl.core.catalog.read import read_catalog_shards, read_split
+from wdsctl.core.catalog.ledger import StoredView, ViewShard
 from wdsctl.core.catalog.splits import SampleFlags, SplitShard
 from wdsctl.core.catalog.splits import shard_from_flags as some_of
-from wdsctl.core.catalog.values import CatalogShard
-from wdsctl.core.dataset.location import DatasetLocation, shell_command_at
+from wdsctl.core.catalog.values import ShardRow
+from wdsctl.core.dataset.location import shell_command_at
 from wdsctl.core.errors import CatalogError, InputError
+from wdsctl.core.opened.handle import OpenDataset
 from wdsctl.core.samples.fields import did_you_mean
 from wdsctl.core.text import pluralize
 
@@ -34,45 +34,45 @@ class OpenView:
     changed_paths: tuple[str, ...] = ()
 
 
-def read_view_samples(location: DatasetLocation, name: str) -> SampleSelection:
+def read_view_samples(dataset: OpenDataset, name: str) -> SampleSelection:
     """The samples of a view, in id order.
 
     Raises InputError WDS330 if there is no such view, CatalogError WDS331 if shards of it have changed or are missing,
     and what reading ledger and catalog raises.
     """
-    return require_unchanged_view(location, name).selection
+    return require_unchanged_view(dataset, name).selection
 
 
-def require_unchanged_view(location: DatasetLocation, name: str) -> OpenView:
+def require_unchanged_view(dataset: OpenDataset, name: str) -> OpenView:
     """The view with its facts. Raises what `read_view_samples` raises."""
-    view = open_view(location, name)
+    view = open_view(dataset, name)
     if view.changed_paths:
         more = ", ..." if len(view.changed_paths) > _MAX_NAMED_SHARDS else ""
         raise CatalogError(
             f"the view {name!r} has {pluralize(len(view.changed_paths), 'shard')} that changed or disappeared since "
             f"it was created: {', '.join(view.changed_paths[:_MAX_NAMED_SHARDS])}{more}",
-            where=location.display_path,
-            hint=f"run {shell_command_at(location, 'view refresh', name)} to select from the current shards",
+            where=dataset.location.display_path,
+            hint=f"run {shell_command_at(dataset.location, 'view refresh', name)} to select from the current shards",
             code="WDS331",
         )
     return view
 
 
-def open_view(location: DatasetLocation, name: str, shards: Sequence[CatalogShard] | None = None) -> OpenView:
-    """The view, without shards that changed. `shards`: of the catalog, if they have been read already.
+def open_view(dataset: OpenDataset, name: str) -> OpenView:
+    """The view, without shards that changed.
 
     A shard is identified by path and layout; if its path is gone, by its layout alone.
     """
-    found = read_view(location.ledger_path, name)
+    found = dataset.ledger.view(name)
     if found is None:
-        raise missing_view_error(location, name)
+        raise missing_view_error(dataset, name)
     stored, parts = found
-    there, changed = match_view_shards(parts, read_catalog_shards(location.catalog_path) if shards is None else shards)
+    there, changed = match_view_shards(parts, dataset.catalog.shards())
     return OpenView(stored, there, changed)
 
 
 def match_view_shards(
-    view_shards: Iterable[ViewShard], shards: Sequence[CatalogShard]
+    view_shards: Iterable[ViewShard], shards: Sequence[ShardRow]
 ) -> tuple[SampleSelection, tuple[str, ...]]:
     """(the samples of a view by current shard id, the paths of its shards that changed or are missing)"""
     by_path = {shard.path: shard for shard in shards}
@@ -93,12 +93,12 @@ def match_view_shards(
     return {number: found[number] for number in sorted(found)}, tuple(part.path for part in left)
 
 
-def select_split(location: DatasetLocation, name: str) -> SampleSelection:
+def select_split(dataset: OpenDataset, name: str) -> SampleSelection:
     """The samples of a split. Raises InputError WDS211 if there is no such split, or no sample at all."""
-    return {part.shard: part for part in read_split(location.catalog_path, name) if part.samples}
+    return {part.shard: part for part in dataset.catalog.split(name) if part.samples}
 
 
-def select_all(shards: Iterable[CatalogShard]) -> SampleSelection:
+def select_all(shards: Iterable[ShardRow]) -> SampleSelection:
     """All samples of these shards."""
     return {shard.id: SplitShard(shard.id, shard.samples) for shard in shards if shard.samples}
 
@@ -129,7 +129,7 @@ def selection_hash(view_shards: Iterable[ViewShard]) -> str:
     return digest.hexdigest()
 
 
-def to_view_shards(selection: Mapping[int, SplitShard], shards: Iterable[CatalogShard]) -> list[ViewShard]:
+def to_view_shards(selection: Mapping[int, SplitShard], shards: Iterable[ShardRow]) -> list[ViewShard]:
     """The selection as a ledger stores it, by path."""
     kept = (
         ViewShard(shard.path, shard.layout_hash, selection[shard.id].samples, selection[shard.id].bits)
@@ -139,14 +139,14 @@ def to_view_shards(selection: Mapping[int, SplitShard], shards: Iterable[Catalog
     return sorted(kept, key=lambda part: part.path)
 
 
-def missing_view_error(location: DatasetLocation, name: str) -> InputError:
-    names = [view.name for view in read_views(location.ledger_path)]
+def missing_view_error(dataset: OpenDataset, name: str) -> InputError:
+    names = [view.name for view in dataset.ledger.views()]
     listed = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
     return InputError(
         f"the dataset has no view {name!r}; it has {listed or 'none yet'}",
-        where=location.display_path,
+        where=dataset.location.display_path,
         hint=did_you_mean(name, names)
-        or f"{shell_command_at(location, 'view create', name, '--where', '...')} makes one",
+        or f"{shell_command_at(dataset.location, 'view create', name, '--where', '...')} makes one",
         code="WDS330",
     )
 

@@ -11,16 +11,14 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from wdsctl.core.catalog.ledger import read_view, read_views
-from wdsctl.core.catalog.read import read_catalog_shards, read_current_generation
 from wdsctl.core.catalog.splits import SplitShard, sample_flags
-from wdsctl.core.catalog.values import CatalogShard
-from wdsctl.core.dataset.location import DatasetLocation, locate
+from wdsctl.core.catalog.values import ShardRow
+from wdsctl.core.dataset.location import locate
 from wdsctl.core.directories import resolve_parent
 from wdsctl.core.errors import InputError, UsageError
 from wdsctl.core.files import replace_atomically
-from wdsctl.core.index.first_use import ensure_catalog_exists
-from wdsctl.core.offsets.read import Offsets
+from wdsctl.core.index.first_use import open_indexed
+from wdsctl.core.opened.handle import OpenDataset
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.samples.naming import INDEX_BITS
 from wdsctl.core.text import escape_json_controls
@@ -130,36 +128,34 @@ class SampleNames(NamedTuple):
 
 def list_views(root: str, *, catalog: str | None = None) -> ViewListReport:
     """All views of a dataset, by name."""
-    location = _locate_with_catalog(root, catalog)
-    shards = read_catalog_shards(location.catalog_path)
-    total = sum(shard.samples for shard in shards)
-    return ViewListReport(
-        root=location.display_path,
-        samples=total,
-        views=tuple(_summarize_view(location, view.name, shards, total) for view in read_views(location.ledger_path)),
-    )
+    with open_indexed(locate(root, catalog)) as dataset:
+        shards = dataset.catalog.shards()
+        return ViewListReport(
+            root=dataset.location.display_path,
+            samples=sum(shard.samples for shard in shards),
+            views=tuple(_summarize_view(dataset, view.name, shards) for view in dataset.ledger.views()),
+        )
 
 
 def show_view(root: str, name: str, *, keys: int = 5, catalog: str | None = None) -> ViewShowReport:
     """One view: its definition, its samples in each split, its first keys. Raises InputError WDS330."""
-    location = _locate_with_catalog(root, catalog)
-    shards = read_catalog_shards(location.catalog_path)
-    view = open_view(location, name, shards)
-    total = sum(shard.samples for shard in shards)
-    return ViewShowReport(
-        root=location.display_path,
-        name=name,
-        definition=stored_definition(view.stored),
-        created_at=view.stored.created_at,
-        generation=view.stored.generation,
-        hash=view.stored.hash,
-        samples=view.stored.samples,
-        share=view.stored.samples / total if total else 0.0,
-        shards=len(view.selection) + len(view.changed_paths),
-        splits=split_overlaps(location, view.selection),
-        first_keys=_first_keys(location, view.selection, keys),
-        changed=view.changed_paths,
-    )
+    with open_indexed(locate(root, catalog)) as dataset:
+        view = open_view(dataset, name)
+        total = sum(shard.samples for shard in dataset.catalog.shards())
+        return ViewShowReport(
+            root=dataset.location.display_path,
+            name=name,
+            definition=stored_definition(view.stored),
+            created_at=view.stored.created_at,
+            generation=view.stored.generation,
+            hash=view.stored.hash,
+            samples=view.stored.samples,
+            share=view.stored.samples / total if total else 0.0,
+            shards=len(view.selection) + len(view.changed_paths),
+            splits=split_overlaps(dataset, view.selection),
+            first_keys=_first_keys(dataset, view.selection, keys),
+            changed=view.changed_paths,
+        )
 
 
 def diff_views(
@@ -175,26 +171,26 @@ def diff_views(
 
     Raises InputError WDS330, and what `evaluate_definition` raises.
     """
-    location = _locate_with_catalog(root, catalog)
-    shards = read_catalog_shards(location.catalog_path)
-    one = open_view(location, first, shards)
-    other = open_view(location, second, shards) if second else _evaluate_now(location, one, progress)
-    both = count_selected(intersect_selections(one.selection, other.selection))
-    only = (_difference(one.selection, other.selection, shards), _difference(other.selection, one.selection, shards))
-    return ViewDiffReport(
-        root=location.display_path,
-        first=first,
-        second=second or NOW,
-        first_samples=one.stored.samples,
-        second_samples=other.stored.samples,
-        both=both,
-        only_first=count_selected(only[0]),
-        only_second=count_selected(only[1]),
-        only_first_keys=_first_keys(location, only[0], keys),
-        only_second_keys=_first_keys(location, only[1], keys),
-        first_changed=one.changed_paths,
-        second_changed=other.changed_paths,
-    )
+    with open_indexed(locate(root, catalog)) as dataset:
+        shards = dataset.catalog.shards()
+        one = open_view(dataset, first)
+        other = open_view(dataset, second) if second else _evaluate_now(dataset, one, progress)
+        only_first = _difference(one.selection, other.selection, shards)
+        only_second = _difference(other.selection, one.selection, shards)
+        return ViewDiffReport(
+            root=dataset.location.display_path,
+            first=first,
+            second=second or NOW,
+            first_samples=one.stored.samples,
+            second_samples=other.stored.samples,
+            both=count_selected(intersect_selections(one.selection, other.selection)),
+            only_first=count_selected(only_first),
+            only_second=count_selected(only_second),
+            only_first_keys=_first_keys(dataset, only_first, keys),
+            only_second_keys=_first_keys(dataset, only_second, keys),
+            first_changed=one.changed_paths,
+            second_changed=other.changed_paths,
+        )
 
 
 def iter_exported_names(
@@ -205,10 +201,8 @@ def iter_exported_names(
 
     Raises what `read_view_samples` raises, and InputError for a key that contains a line break. Cost: 1 us per sample.
     """
-    location = _locate_with_catalog(root, catalog)
-    samples = iter_sample_names(location, require_unchanged_view(location, name).selection)
-    while chunk := list(islice(samples, 4096)):
-        yield _format_names(chunk, keys_format)
+    with open_indexed(locate(root, catalog)) as dataset:
+        yield from _iter_lines(dataset, require_unchanged_view(dataset, name), keys_format)
 
 
 def export_view(
@@ -233,30 +227,36 @@ def export_view(
             where=redact_secrets(out),
             hint="choose another path, or pass `--force` to overwrite it",
         )
-    location = _locate_with_catalog(root, catalog)
-    stored = require_unchanged_view(location, name).stored
-    lines = iter_exported_names(root, name, keys_format, catalog=catalog)
-    if store is None:
-        with replace_atomically(resolve_parent(out)) as draft, open(draft, "xb") as file:
-            file.writelines(lines)
-    else:
-        with store.open_upload(out) as upload:
-            for piece in lines:
-                upload.write(piece)
-            upload.finish()
+    with open_indexed(locate(root, catalog)) as dataset:
+        view = require_unchanged_view(dataset, name)
+        lines = _iter_lines(dataset, view, keys_format)
+        if store is None:
+            with replace_atomically(resolve_parent(out)) as draft, open(draft, "xb") as file:
+                file.writelines(lines)
+        else:
+            with store.open_upload(out) as upload:
+                for piece in lines:
+                    upload.write(piece)
+                upload.finish()
     return ViewExportReport(
-        root=location.display_path,
+        root=dataset.location.display_path,
         name=name,
-        samples=stored.samples,
-        hash=stored.hash,
+        samples=view.stored.samples,
+        hash=view.stored.hash,
         format=keys_format,
         out=redact_secrets(out),
     )
 
 
-def iter_sample_names(location: DatasetLocation, selection: Mapping[int, SplitShard]) -> Iterator[SampleNames]:
+def _iter_lines(dataset: OpenDataset, view: OpenView, keys_format: KeysFormat) -> Iterator[bytes]:
+    samples = _iter_names(dataset, view.selection)
+    while chunk := list(islice(samples, 4096)):
+        yield _format_names(chunk, keys_format)
+
+
+def _iter_names(dataset: OpenDataset, selection: Mapping[int, SplitShard]) -> Iterator[SampleNames]:
     """The names of samples, in tar order. Memory: the bits of one shard."""
-    offsets = Offsets(location.offsets_path(read_current_generation(location.catalog_path)))
+    offsets = dataset.offsets()
     for i, shard in enumerate(offsets.shards):
         if shard.id not in selection:
             continue
@@ -281,19 +281,13 @@ def _format_names(samples: list[SampleNames], keys_format: KeysFormat) -> bytes:
     return "".join(f"{sample.key}\n" for sample in samples).encode("utf-8", "backslashreplace")
 
 
-def _locate_with_catalog(root: str, catalog: str | None) -> DatasetLocation:
-    """The location of a dataset with a catalog. If there is none, raises an error that says how to create one."""
-    location = locate(root, catalog)
-    ensure_catalog_exists(location)
-    return location
-
-
-def _summarize_view(location: DatasetLocation, name: str, shards: list[CatalogShard], total: int) -> ViewSummary:
-    found = read_view(location.ledger_path, name)
+def _summarize_view(dataset: OpenDataset, name: str, shards: list[ShardRow]) -> ViewSummary:
+    found = dataset.ledger.view(name)
     if found is None:  # deleted since it was listed
-        raise missing_view_error(location, name)
+        raise missing_view_error(dataset, name)
     stored, parts = found
     there, changed = match_view_shards(parts, shards)
+    total = sum(shard.samples for shard in shards)
     return ViewSummary(
         name=name,
         samples=stored.samples,
@@ -306,15 +300,15 @@ def _summarize_view(location: DatasetLocation, name: str, shards: list[CatalogSh
     )
 
 
-def _evaluate_now(location: DatasetLocation, view: OpenView, progress: Progress) -> OpenView:
+def _evaluate_now(dataset: OpenDataset, view: OpenView, progress: Progress) -> OpenView:
     """Evaluate the definition of a view again."""
     definition = stored_definition(view.stored)
-    chosen = evaluate_stored(location, definition, progress, skip_unknown=True)
+    chosen = evaluate_stored(dataset, definition, progress, skip_unknown=True)
     stored = view.stored._replace(samples=chosen.samples, hash=chosen.hash, generation=chosen.generation)
     return OpenView(stored, chosen.selection)
 
 
-def _difference(one: SampleSelection, other: SampleSelection, shards: list[CatalogShard]) -> SampleSelection:
+def _difference(one: SampleSelection, other: SampleSelection, shards: list[ShardRow]) -> SampleSelection:
     """The samples of the first selection that the second lacks."""
     parts = (
         shard_selection(
@@ -326,5 +320,5 @@ def _difference(one: SampleSelection, other: SampleSelection, shards: list[Catal
     return {part.shard: part for part in parts if part.samples}
 
 
-def _first_keys(location: DatasetLocation, selection: SampleSelection, count: int) -> tuple[str, ...]:
-    return tuple(sample.key for sample in islice(iter_sample_names(location, selection), count)) if count else ()
+def _first_keys(dataset: OpenDataset, selection: SampleSelection, count: int) -> tuple[str, ...]:
+    return tuple(sample.key for sample in islice(_iter_names(dataset, selection), count)) if count else ()

@@ -15,7 +15,8 @@ from wdsctl.core.catalog.open_catalog import damaged_catalog_error, no_sample_ro
 from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.dataset.view_root import locate_view
 from wdsctl.core.errors import UsageError
-from wdsctl.core.index.first_use import ensure_catalog_exists
+from wdsctl.core.index.first_use import open_indexed
+from wdsctl.core.opened.handle import OpenDataset
 from wdsctl.core.views.selections import read_view_samples
 from wdsctl.core.views.slow_calls import bound_calls
 from wdsctl.core.views.sql_errors import QUERY_ERRORS, Query, Token, timeout_error, was_interrupted
@@ -45,19 +46,20 @@ def sql(
     `timeout_seconds`: 0 for none. Raises UsageError WDS332 for a query that is wrong or does more than reading, WDS334
     after the timeout (both possibly between two rows), and what opening the catalog raises. Ctrl-C ends it at once.
     """
-    location, view = locate_view(root, catalog)
-    ensure_catalog_exists(location)
-    with _run_query(location, text, timeout_seconds, source, view) as answer:
+    with (
+        open_indexed(*locate_view(root, catalog)) as dataset,
+        _run_query(dataset, text, timeout_seconds, source, dataset.view) as answer,
+    ):
         yield answer
 
 
-def first_column(location: DatasetLocation, text: str, *, source: str, timeout_seconds: float = 0) -> array[int]:
+def first_column(dataset: OpenDataset, text: str, *, source: str, timeout_seconds: float = 0) -> array[int]:
     """The integers in the first column of a query.
 
     Raises UsageError WDS332 for other values, WDS334 after the timeout.
     """
     found = array("q")
-    with _run_query(location, text, timeout_seconds, source) as answer:
+    with _run_query(dataset, text, timeout_seconds, source) as answer:
         for row in answer.rows:
             if type(row[0]) is not int or not -_ID_LIMIT <= row[0] < _ID_LIMIT:
                 raise UsageError(
@@ -72,15 +74,15 @@ def first_column(location: DatasetLocation, text: str, *, source: str, timeout_s
 
 @contextmanager
 def _run_query(
-    location: DatasetLocation, text: str, timeout_seconds: float, source: str, view: str = ""
+    dataset: OpenDataset, text: str, timeout_seconds: float, source: str, view: str = ""
 ) -> Iterator[QueryResult]:
-    query = Query(text, source, SQL_DOC)
+    location, query = dataset.location, Query(text, source, SQL_DOC)
     tokens = query.tokens()
     _check_single_statement(query, tokens)
     is_of_samples = not _referenced_names(tokens).isdisjoint(PER_SAMPLE_VIEWS)
     watch = _Deadline(timeout_seconds)  # the time to make rows of JSONL, before SQLite runs, counts too
-    chosen = read_view_samples(location, view) if view else None
-    readable = open_query_connection(location, chosen, needs_rows=is_of_samples, on_progress=watch.check)
+    chosen = read_view_samples(dataset, view) if view else None
+    readable = open_query_connection(dataset, chosen, needs_rows=is_of_samples, on_progress=watch.check)
     with closing(readable.connection) as connection:
         if readable.lacks_rows and is_of_samples:
             raise no_sample_rows_error(location.catalog_path)

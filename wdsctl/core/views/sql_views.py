@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from wdsctl.core.catalog.database_file import DATABASE_ERRORS, error_text
-from wdsctl.core.catalog.ledger import read_views
 from wdsctl.core.catalog.open_catalog import VIEWS, connect_catalog, damaged_catalog_error
 from wdsctl.core.catalog.rows import copy_with_implied_rows
 from wdsctl.core.catalog.splits import SplitShard
-from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.errors import CatalogError
+from wdsctl.core.opened.handle import OpenDataset
 from wdsctl.core.samples.naming import INDEX_BITS
 from wdsctl.core.views.sql_guard import AGGREGATE_FUNCTIONS, SCALAR_FUNCTIONS, Guard
 from wdsctl.core.views.where import POSITION_MASK
@@ -66,7 +65,7 @@ class QueryConnection:
 
 
 def open_query_connection(
-    location: DatasetLocation,
+    dataset: OpenDataset,
     selection: Mapping[int, SplitShard] | None = None,
     *,
     needs_rows: bool = True,
@@ -78,12 +77,13 @@ def open_query_connection(
     now and then meanwhile; its errors end the opening. Raises CatalogError WDS301, WDS302, WDS303 for the catalog,
     StorageError WDS401 if there is no space for rows. A ledger that cannot be read is a note.
     """
-    connection = connect_catalog(location.catalog_path)
+    catalog_path = dataset.location.catalog_path
+    connection = connect_catalog(catalog_path)
     try:
         if needs_rows:
-            connection = copy_with_implied_rows(connection, location.catalog_path, on_progress)
+            connection = copy_with_implied_rows(connection, catalog_path, on_progress)
         connection.text_factory = lambda data: data.decode("utf-8", "backslashreplace")
-        note, has_ledger = _attach_ledger(connection, location.ledger_path)
+        note, has_ledger = _attach_ledger(connection, dataset)
         for name, query in EXTRA_VIEWS.items():
             nulls = ", ".join(f"NULL AS {column}" for column in EXTRA_VIEW_COLUMNS[name])
             is_readable = has_ledger or " FROM ledger." not in query
@@ -102,18 +102,18 @@ def open_query_connection(
         guard.install(connection)
     except DATABASE_ERRORS as error:
         connection.close()
-        raise damaged_catalog_error(location.catalog_path, error_text(location.catalog_path, error)) from error
+        raise damaged_catalog_error(catalog_path, error_text(catalog_path, error)) from error
     except BaseException:  # Ctrl-C too: no caller has the connection yet
         connection.close()
         raise
     return QueryConnection(connection, guard, lacks_rows, note)
 
 
-def _attach_ledger(connection: sqlite3.Connection, ledger: str) -> tuple[str, bool]:
+def _attach_ledger(connection: sqlite3.Connection, dataset: OpenDataset) -> tuple[str, bool]:
     """Attach the ledger as `ledger`, or an empty database. Returns (why it cannot be read, whether it is attached)."""
-    note = ""
+    note, ledger = "", dataset.location.ledger_path
     try:
-        read_views(ledger)  # checks the ledger, and rolls back the unfinished transaction of a killed run
+        dataset.ledger.views()  # checks the ledger, and rolls back the unfinished transaction of a killed run
         is_there = os.path.exists(ledger) and os.path.getsize(ledger) > 0
     except CatalogError as error:
         note, is_there = f"{error.message}: the query sees no rows in the views of the ledger ({error.where})", False

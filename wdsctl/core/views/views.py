@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
-from wdsctl.core.catalog.ledger import StoredView, drop_view, read_view, read_views, store_view
-from wdsctl.core.catalog.open_catalog import check_catalog_file
-from wdsctl.core.catalog.read import Catalog
-from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command_at
+from wdsctl.core.catalog.ledger import Ledger, StoredView, drop_view, store_view
+from wdsctl.core.dataset.location import locate, shell_command_at
 from wdsctl.core.dataset.lock import publish_changes
 from wdsctl.core.dataset.view_root import check_view_name
 from wdsctl.core.errors import CatalogError, InputError, PermissionDenied, UsageError
-from wdsctl.core.index.first_use import ensure_catalog_exists
+from wdsctl.core.index.first_use import ensure_catalog_exists, open_indexed
 from wdsctl.core.opened.handle import OpenDataset
 from wdsctl.core.opened.writing import recording
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
@@ -97,29 +96,28 @@ def create_view(
     """
     check_view_name(name)
     definition.check()
-    location = locate(root, catalog, writing=not dry_run)
-    ensure_catalog_exists(location)
-    check_catalog_file(location.catalog_path)
-    before = read_view(location.ledger_path, name)
-    chosen = evaluate_definition(
-        location, definition, progress, skip_unknown=skip_unknown, timeout_seconds=timeout_seconds
-    )
-    if not chosen.samples:
-        raise _no_samples_error(
-            definition, f"run {shell_command_at(location, 'inspect')} to see the samples of the dataset"
+    with open_indexed(locate(root, catalog, writing=not dry_run)) as dataset:
+        dataset.catalog.check_not_media_folder()
+        before = dataset.ledger.view(name)
+        chosen = evaluate_definition(
+            dataset, definition, progress, skip_unknown=skip_unknown, timeout_seconds=timeout_seconds
         )
-    # A view that is replaced gets the new definition, by which `view refresh` will select samples.
-    is_other = before is not None and replace and before[0].definition != definition.as_text()
-    if before is not None and before[0].hash == chosen.hash and not is_other:
-        return _report(location, before[0], stored_definition(before[0]), chosen, state="unchanged", dry_run=dry_run)
-    if before is not None and not replace:
-        raise _name_taken_error(location, before[0])
-    stored = _to_stored(name, definition, chosen)
-    old = None if before is None else open_view(location, name, chosen.shards).selection
-    if not dry_run:
-        _store_view(location, "view create", stored, chosen, progress, replace=replace)
-    state = "created" if before is None else "replaced"
-    return _report(location, stored, definition, chosen, state=state, dry_run=dry_run, before=old)
+        if not chosen.samples:
+            raise _no_samples_error(
+                definition, f"run {shell_command_at(dataset.location, 'inspect')} to see the samples of the dataset"
+            )
+        # A view that is replaced gets the new definition, by which `view refresh` will select samples.
+        is_other = before is not None and replace and before[0].definition != definition.as_text()
+        if before is not None and before[0].hash == chosen.hash and not is_other:
+            return _report(dataset, before[0], stored_definition(before[0]), chosen, state="unchanged", dry_run=dry_run)
+        if before is not None and not replace:
+            raise _name_taken_error(dataset, before[0])
+        stored = _to_stored(name, definition, chosen)
+        old = None if before is None else open_view(dataset, name).selection
+        if not dry_run:
+            _store_view(dataset, "view create", stored, chosen, progress, replace=replace)
+        state = "created" if before is None else "replaced"
+        return _report(dataset, stored, definition, chosen, state=state, dry_run=dry_run, before=old)
 
 
 def refresh_views(
@@ -137,19 +135,18 @@ def refresh_views(
     Raises InputError WDS330, or if no sample fits any more (the view stays), UsageError for a view of keys from stdin,
     and what `evaluate_definition` raises. Views before the one that fails have been made again.
     """
-    location = locate(root, catalog, writing=not dry_run)
-    ensure_catalog_exists(location)
-    check_catalog_file(location.catalog_path)
-    view_names = list(dict.fromkeys(names)) or [view.name for view in read_views(location.ledger_path)]
-    return ViewRefreshReport(
-        root=location.display_path,
-        views=tuple(
-            _refresh_view(
-                location, name, progress, skip_unknown=skip_unknown, timeout_seconds=timeout_seconds, dry_run=dry_run
-            )
-            for name in view_names
-        ),
-    )
+    with open_indexed(locate(root, catalog, writing=not dry_run)) as dataset:
+        dataset.catalog.check_not_media_folder()
+        view_names = list(dict.fromkeys(names)) or [view.name for view in dataset.ledger.views()]
+        return ViewRefreshReport(
+            root=dataset.location.display_path,
+            views=tuple(
+                _refresh_view(
+                    dataset, name, progress, skip_unknown=skip_unknown, timeout_seconds=timeout_seconds, dry_run=dry_run
+                )
+                for name in view_names
+            ),
+        )
 
 
 def delete_view(
@@ -157,19 +154,14 @@ def delete_view(
 ) -> ViewDeleteReport:
     """Delete a view. Raises InputError WDS330 if there is none of this name."""
     location = locate(root, catalog, writing=not dry_run)
-    found = read_view(location.ledger_path, name)
-    if found is None:
-        ensure_catalog_exists(location)
-        raise missing_view_error(location, name)
-    if not dry_run:
-        with (
-            OpenDataset(location) as dataset,
-            publish_changes(location, progress.note),
-            recording(dataset, "view delete", [location.display_path, name], progress) as entry,
-        ):
-            if entry.ledger is None:
-                raise entry.ledger_error or _read_only_error(location)
-            drop_view(entry.ledger, name)
+    with OpenDataset(location) as dataset:
+        found = dataset.ledger.view(name)
+        if found is None:
+            ensure_catalog_exists(location)
+            raise missing_view_error(dataset, name)
+        if not dry_run:
+            with _change_views(dataset, "view delete", [name], progress) as ledger:
+                drop_view(ledger, name)
     return ViewDeleteReport(
         root=location.display_path,
         name=name,
@@ -193,16 +185,15 @@ def stored_definition(stored: StoredView) -> ViewDefinition:
         ) from error
 
 
-def split_overlaps(location: DatasetLocation, selection: SampleSelection) -> tuple[SplitOverlap, ...]:
+def split_overlaps(dataset: OpenDataset, selection: SampleSelection) -> tuple[SplitOverlap, ...]:
     """How many of these samples each split has."""
-    with Catalog.open(location.catalog_path) as catalog:
-        names = [split.name for split in catalog.splits() if split.samples]
-    counts = ((name, intersect_selections(selection, select_split(location, name))) for name in names)
+    names = [split.name for split in dataset.catalog.splits() if split.samples]
+    counts = ((name, intersect_selections(selection, select_split(dataset, name))) for name in names)
     return tuple(SplitOverlap(name, count_selected(both)) for name, both in counts)
 
 
 def _refresh_view(
-    location: DatasetLocation,
+    dataset: OpenDataset,
     name: str,
     progress: Progress,
     *,
@@ -210,28 +201,28 @@ def _refresh_view(
     timeout_seconds: float,
     dry_run: bool,
 ) -> ViewReport:
-    found = read_view(location.ledger_path, name)
+    found = dataset.ledger.view(name)
     if found is None:
-        raise missing_view_error(location, name)
+        raise missing_view_error(dataset, name)
     old, definition = found[0], stored_definition(found[0])
     if definition.keys == STDIN:
         raise UsageError(
             f"cannot refresh the view {name!r}: its keys came from stdin and were not stored",
-            where=location.display_path,
+            where=dataset.location.display_path,
             hint="create the view again from a file: `wdsctl view create ... --keys FILE --replace`",
         )
-    chosen = evaluate_stored(location, definition, progress, skip_unknown=skip_unknown, timeout_seconds=timeout_seconds)
+    chosen = evaluate_stored(dataset, definition, progress, skip_unknown=skip_unknown, timeout_seconds=timeout_seconds)
     if not chosen.samples:
-        deleted = shell_command_at(location, "view delete", name)
+        deleted = shell_command_at(dataset.location, "view delete", name)
         raise _no_samples_error(definition, f"the view {name!r} is unchanged; to delete it, run {deleted}")
-    before = open_view(location, name, chosen.shards)
+    before = open_view(dataset, name)
     if chosen.hash == old.hash and not before.changed_paths:
-        return _report(location, old, definition, chosen, state="unchanged", dry_run=dry_run, before=before.selection)
+        return _report(dataset, old, definition, chosen, state="unchanged", dry_run=dry_run, before=before.selection)
     stored = _to_stored(name, definition, chosen)
     if not dry_run:
-        _store_view(location, "view refresh", stored, chosen, progress, replace=True)
+        _store_view(dataset, "view refresh", stored, chosen, progress, replace=True)
     comparable = None if before.changed_paths else before.selection
-    return _report(location, stored, definition, chosen, state="replaced", dry_run=dry_run, before=comparable)
+    return _report(dataset, stored, definition, chosen, state="replaced", dry_run=dry_run, before=comparable)
 
 
 def _no_samples_error(definition: ViewDefinition, hint: str) -> InputError:
@@ -244,7 +235,7 @@ def _to_stored(name: str, definition: ViewDefinition, evaluated: EvaluatedView) 
 
 
 def _store_view(
-    location: DatasetLocation,
+    dataset: OpenDataset,
     command: str,
     stored: StoredView,
     evaluated: EvaluatedView,
@@ -252,20 +243,30 @@ def _store_view(
     *,
     replace: bool,
 ) -> None:
-    arguments = [location.display_path, stored.name, stored.definition]
+    with _change_views(dataset, command, [stored.name, stored.definition], progress) as ledger:
+        if not store_view(ledger, stored, evaluated.view_shards, replace=replace):
+            raise _name_taken_error(dataset, stored)
+
+
+@contextmanager
+def _change_views(dataset: OpenDataset, command: str, arguments: Sequence[str], progress: Progress) -> Iterator[Ledger]:
+    """The ledger, in which the change is recorded. Raises why it cannot be written."""
+    location = dataset.location
     with (
-        OpenDataset(location) as dataset,
         publish_changes(location, progress.note),
-        recording(dataset, command, arguments, progress) as entry,
+        recording(dataset, command, [location.display_path, *arguments], progress) as entry,
     ):
         if entry.ledger is None:
-            raise entry.ledger_error or _read_only_error(location)
-        if not store_view(entry.ledger, stored, evaluated.view_shards, replace=replace):
-            raise _name_taken_error(location, stored)
+            raise entry.ledger_error or PermissionDenied(
+                "cannot store the view: the ledger of the dataset is not writable",
+                where=location.ledger_path,
+                hint="ask the owner for write permission, or pass `--catalog DIR` to use another catalog",
+            )
+        yield entry.ledger
 
 
 def _report(
-    location: DatasetLocation,
+    dataset: OpenDataset,
     stored: StoredView,
     definition: ViewDefinition,
     evaluated: EvaluatedView,
@@ -277,13 +278,13 @@ def _report(
     total = sum(shard.samples for shard in evaluated.shards)
     both = None if before is None else count_selected(intersect_selections(before, evaluated.selection))
     return ViewReport(
-        root=location.display_path,
+        root=dataset.location.display_path,
         name=stored.name,
         definition=definition,
         samples=evaluated.samples,
         share=evaluated.samples / total if total else 0.0,
         shards=len(evaluated.selection),
-        splits=split_overlaps(location, evaluated.selection),
+        splits=split_overlaps(dataset, evaluated.selection),
         hash=stored.hash,
         generation=stored.generation,
         unknown_keys=evaluated.unknown_count,
@@ -294,19 +295,11 @@ def _report(
     )
 
 
-def _name_taken_error(location: DatasetLocation, stored: StoredView) -> UsageError:
+def _name_taken_error(dataset: OpenDataset, stored: StoredView) -> UsageError:
     return UsageError(
         f"the view {stored.name!r} exists and selects other samples",
-        where=location.display_path,
-        hint=f"choose another name, or pass `--replace`; {shell_command_at(location, 'view show', stored.name)} "
-        "shows the existing view",
+        where=dataset.location.display_path,
+        hint="choose another name, or pass `--replace`; "
+        f"{shell_command_at(dataset.location, 'view show', stored.name)} shows the existing view",
         code="WDS333",
-    )
-
-
-def _read_only_error(location: DatasetLocation) -> PermissionDenied:
-    return PermissionDenied(
-        "cannot store the view: the ledger of the dataset is not writable",
-        where=location.ledger_path,
-        hint="ask the owner for write permission, or pass `--catalog DIR` to use another catalog",
     )

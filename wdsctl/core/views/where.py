@@ -18,12 +18,12 @@ import numpy as np
 
 from wdsctl.core.catalog.database_file import DATABASE_ERRORS, error_text, recorded_page_problem, watch_statements
 from wdsctl.core.catalog.open_catalog import MEDIA_FACTS, connect_catalog, damaged_catalog_error, no_sample_rows_error
-from wdsctl.core.catalog.read import check_not_media_folder
 from wdsctl.core.catalog.rows import add_implied_rows
 from wdsctl.core.catalog.splits import SampleFlags, SplitShard, sample_flags
-from wdsctl.core.catalog.values import MEDIA_FACT, CatalogShard, read_generation
+from wdsctl.core.catalog.values import MEDIA_FACT, ShardRow, read_generation
 from wdsctl.core.columns.column_file import find_column, list_columns
-from wdsctl.core.dataset.location import DatasetLocation, shell_command_at
+from wdsctl.core.dataset.location import shell_command_at
+from wdsctl.core.opened.handle import OpenDataset
 from wdsctl.core.samples.naming import INDEX_BITS
 from wdsctl.core.views.slow_calls import bound_calls
 from wdsctl.core.views.sql_errors import QUERY_ERRORS, Query, Token, timeout_error, was_interrupted
@@ -64,17 +64,17 @@ _SHARD_JOIN = "JOIN shard ON shard.id = sample.id >> 28 "
 WHERE_DOC = "docs/views.md"
 
 #: The values of a shard's samples in one column, by position.
-ColumnReader = Callable[[CatalogShard], Sequence[Any]]
+ColumnReader = Callable[[ShardRow], Sequence[Any]]
 
 
 class RowQuery:
-    """The rows of one published catalog. `shards`: all of them, as `read_catalog_shards` returns them. Close it."""
+    """The rows of the published catalog, over a connection of its own. `shards`: all of the catalog. Close it."""
 
-    def __init__(self, location: DatasetLocation, shards: Sequence[CatalogShard]) -> None:
-        check_not_media_folder(location.catalog_path)
-        self._location = location
+    def __init__(self, dataset: OpenDataset, shards: Sequence[ShardRow]) -> None:
+        dataset.catalog.check_not_media_folder()
+        self._location = dataset.location
         self._shards = shards
-        self._connection = connect_catalog(location.catalog_path)
+        self._connection = connect_catalog(self._location.catalog_path)
         try:
             self._read_schema()
         except BaseException:  # Ctrl-C too: no caller has the connection yet
@@ -213,7 +213,7 @@ class RowQuery:
         ends = np.cumsum(column.table[:, 1])
         starts = dict(zip(column.table[:, 0].tolist(), (ends - column.table[:, 1]).tolist(), strict=True))
 
-        def values(shard: CatalogShard) -> Sequence[Any]:
+        def values(shard: ShardRow) -> Sequence[Any]:
             start = starts[shard.id]
             numbers: list[int] = column.values[start : start + shard.samples].tolist()
             return numbers
@@ -228,7 +228,7 @@ class RowQuery:
             for row in self._connection.execute(query, (number,)):
                 parts.setdefault(row[0], []).append((name, SplitShard(*row)))
 
-        def values(shard: CatalogShard) -> Sequence[Any]:
+        def values(shard: ShardRow) -> Sequence[Any]:
             names: list[str | None] = [None] * shard.samples
             for name, part in parts.get(shard.id, ()):
                 if part.bits is None and part.samples:

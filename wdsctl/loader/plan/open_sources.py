@@ -9,17 +9,16 @@ from functools import cached_property, partial
 from typing import NamedTuple
 
 from wdsctl.core.blend import Leaf
-from wdsctl.core.catalog.read import read_catalog_shards, read_current_split, read_last_shard, read_split_names
 from wdsctl.core.catalog.splits import SplitShard
 from wdsctl.core.dataset.config import DatasetConfig, parse_config, read_config_text
 from wdsctl.core.dataset.location import ENERGON_META_FOLDER, DatasetLocation, locate, shell_command_at
 from wdsctl.core.dataset.polylithic import PolylithicFolder, find_polylithic_folder
 from wdsctl.core.dataset.view_root import locate_view
-from wdsctl.core.directories import keep_folder_open
 from wdsctl.core.energon.meta import JSONL_INDEX_SUFFIX, find_meta_file
 from wdsctl.core.energon.split_file import find_split_file, read_split_from_file, sort_by_patterns
 from wdsctl.core.errors import CatalogError, InputError, StateMismatch, UsageError
 from wdsctl.core.offsets.read import Offsets
+from wdsctl.core.opened.handle import OpenDataset
 from wdsctl.core.samples.types import CRUDE
 from wdsctl.core.split_rules.names import NO_SPLIT
 from wdsctl.core.storage.storage import LocalStorage
@@ -28,7 +27,7 @@ from wdsctl.core.urls import is_url
 from wdsctl.core.views.selections import intersect_selections, require_unchanged_view
 from wdsctl.loader.joins import EagerFunctions, JoinContext, open_joined_source
 from wdsctl.loader.reading.decode_functions import DecodeFunctions
-from wdsctl.loader.reading.first_use import open_or_index
+from wdsctl.loader.reading.first_use import read_or_index
 from wdsctl.loader.reading.selection import SampleSelection
 from wdsctl.loader.reading.source import SplitSource
 from wdsctl.loader.reading.user_code import resolve_user_code
@@ -252,39 +251,40 @@ class SourceOpener:
         if polylithic is not None:
             _check_no_join(leaf)
             location = locate(polylithic.primary, self._dataset.catalog)
-        with keep_folder_open(location.meta):
-            return self._open_located(leaf, location, view, polylithic, generation, in_file_order=in_file_order)
+        with OpenDataset(location, view) as dataset:
+            dataset.keep_folder_open()
+            return self._open_located(leaf, dataset, polylithic, generation, in_file_order=in_file_order)
 
     def _open_located(
         self,
         leaf: Leaf,
-        location: DatasetLocation,
-        view: str,
+        dataset: OpenDataset,
         polylithic: PolylithicFolder | None,
         generation: int | None,
         *,
         in_file_order: bool,
     ) -> OpenSplit:
         default = "" if polylithic is None else polylithic.config
-        file, split_part = self._split_config(location, leaf, default), leaf.split_part
+        file, split_part = self._split_config(dataset.location, leaf, default), leaf.split_part
 
-        def opened(location: DatasetLocation) -> tuple[int, list[SplitShard]]:
+        def read(dataset: OpenDataset) -> list[SplitShard]:
             if file:
-                path = find_split_file(location, file)
-                return read_split_from_file(location, path, leaf.split_part, in_file_order=in_file_order)
+                path = find_split_file(dataset.location, file)
+                return read_split_from_file(dataset, path, leaf.split_part, in_file_order=in_file_order)
             nonlocal split_part
-            split_part = _split_of_lines(location, leaf) or leaf.split_part
-            current = read_current_split(location.catalog_path, split_part)
-            if current.damaged:
-                _log_damage(location, current.damaged)
-            return current[:2]
+            split_part = _split_of_lines(dataset, leaf) or leaf.split_part
+            shards = dataset.catalog.split(split_part)
+            _log_damage(dataset)
+            return shards
 
-        self.catalog_stamps.setdefault(location.catalog_path, file_stamp(location.catalog_path))
-        location, (current, of_split) = open_or_index(location, self._dataset.catalog, opened, divides=not file)
+        catalog_path = dataset.location.catalog_path
+        self.catalog_stamps.setdefault(catalog_path, file_stamp(catalog_path))
+        of_split = read_or_index(dataset, self._dataset.catalog, read, divides=not file)
+        location, current = dataset.location, dataset.catalog.generation
         used_generation = current if generation is None else generation
         last_shard = None
         try:
-            offsets = Offsets(location.offsets_path(used_generation))
+            offsets = dataset.offsets(used_generation)
         except CatalogError:
             if used_generation == current:
                 raise
@@ -295,8 +295,8 @@ class SourceOpener:
                     "changed since then",
                 )
             )
-            offsets = Offsets(location.offsets_path(current))
-            last_shard = read_last_shard(location.catalog_path, used_generation)
+            offsets = dataset.offsets()
+            last_shard = dataset.catalog.last_shard_of(used_generation)
             if last_shard >= max((shard.id for shard in offsets.shards), default=0):
                 used_generation, last_shard = current, None
             else:
@@ -304,8 +304,8 @@ class SourceOpener:
         order = self._energon_patterns(location, split_part, in_file_order=in_file_order and not file)
         of_split = sort_by_patterns(of_split, offsets, order)
         parts, view_hash = of_split, ""
-        if view:
-            chosen = require_unchanged_view(location, view)
+        if dataset.view:
+            chosen = require_unchanged_view(dataset, dataset.view)
             parts = list(intersect_selections({part.shard: part for part in of_split}, chosen.selection).values())
             view_hash = chosen.stored.hash
         selection = SampleSelection(offsets, parts)
@@ -318,12 +318,12 @@ class SourceOpener:
         if selection.n == 0:
             split = f"the split {leaf.split_part!r}"
             raise InputError(
-                f"the view {view!r} has no samples in {split}" if view else f"{split} has no samples",
+                f"the view {dataset.view!r} has no samples in {split}" if dataset.view else f"{split} has no samples",
                 where=location.catalog_path,
                 hint=f"run `wdsctl inspect {leaf.path}` to see the samples of each split",
                 code="WDS211",
             )
-        full_selection = SampleSelection(offsets, of_split) if view else selection
+        full_selection = SampleSelection(offsets, of_split) if dataset.view else selection
         split_name = "" if file else split_part
         config = self._read_config(location, leaf, default)
         return OpenSplit(
@@ -337,7 +337,7 @@ class SourceOpener:
             split_name,
             polylithic,
             last_shard,
-            has_newer=used_generation < current and _has_newer_shards(location, offsets, last_shard),
+            has_newer=used_generation < current and _has_newer_shards(dataset, offsets, last_shard),
         )
 
     def _read_config(self, location: DatasetLocation, leaf: Leaf, default: str) -> DatasetConfig:
@@ -405,28 +405,30 @@ def _check_sample_class(sample_type: str, dataset: BaseDataset, where: str) -> N
         )
 
 
-def _log_damage(location: DatasetLocation, shards: int) -> None:
+def _log_damage(dataset: OpenDataset) -> None:
+    shards = dataset.catalog.damaged_shards
+    if not shards:
+        return
     logger.warning(
         "%s of %s %s damaged, so that samples may be missing: %s lists them",
         pluralize(shards, "shard"),
-        location.display_path,
+        dataset.location.display_path,
         "is" if shards == 1 else "are",
-        shell_command_at(location, "validate"),
+        shell_command_at(dataset.location, "validate"),
     )
 
 
-def _split_of_lines(location: DatasetLocation, leaf: Leaf) -> str:
+def _split_of_lines(dataset: OpenDataset, leaf: Leaf) -> str:
     """The only split of a JSONL file that Energon has prepared, if it has another name than the leaf asks for: Energon
     ignores the splits of such files. Logs the difference. "" if the leaf's split is to be read."""
     is_energons = os.path.exists(f"{leaf.path}{JSONL_INDEX_SUFFIX}")
-    if not is_energons or not os.path.exists(location.catalog_path):
+    if not is_energons or not dataset.has_catalog():
         return ""
-    names = read_split_names(location.catalog_path)
+    names = dataset.catalog.split_names()
     if leaf.split_part in names or len(names) != 1:
         return ""
-    logger.warning(
-        "%s has no split %r: its only split, %r, is read instead", location.display_path, leaf.split_part, names[0]
-    )
+    path = dataset.location.display_path
+    logger.warning("%s has no split %r: its only split, %r, is read instead", path, leaf.split_part, names[0])
     return names[0]
 
 
@@ -448,10 +450,10 @@ def _check_no_join(leaf: Leaf) -> None:
         )
 
 
-def _has_newer_shards(location: DatasetLocation, offsets: Offsets, last_shard: int | None) -> bool:
+def _has_newer_shards(dataset: OpenDataset, offsets: Offsets, last_shard: int | None) -> bool:
     """Whether the dataset has shards now besides those up to `last_shard` of `offsets`; not if shards were restored."""
     known = {shard.id for shard in offsets.shards if last_shard is None or shard.id <= last_shard}
-    return any(shard.id not in known for shard in read_catalog_shards(location.catalog_path))
+    return any(shard.id not in known for shard in dataset.catalog.shards())
 
 
 def _gone_error(location: DatasetLocation, what: str) -> StateMismatch:

@@ -10,6 +10,7 @@ from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.dataset.polylithic import find_polylithic_folder
 from wdsctl.core.dataset.view_root import locate_view
 from wdsctl.core.errors import CatalogError, InputError
+from wdsctl.core.opened.handle import OpenDataset
 from wdsctl.core.urls import is_url
 from wdsctl.loader.runtime.logs import logger
 
@@ -19,31 +20,30 @@ T = TypeVar("T")
 _NOT_INDEXED_CODES = ("WDS301", "WDS211")
 
 
-def open_or_index(
-    location: DatasetLocation,
-    catalog: str | None,
-    open_dataset: Callable[[DatasetLocation], T],
-    *,
-    divides: bool = True,
-) -> tuple[DatasetLocation, T]:
-    """`open_dataset(location)`, after indexing a dataset that was never used before.
+def read_or_index(
+    dataset: OpenDataset, catalog: str | None, read: Callable[[OpenDataset], T], *, divides: bool = True
+) -> T:
+    """`read(dataset)`, after indexing a dataset that was never used before.
 
-    Logs warnings about the indexing. Raises what `open_dataset` and `index_on_first_use` raise.
+    Logs warnings about the indexing. Raises what `read` and `index_on_first_use` raise.
     """
-    if not divides and not os.path.exists(location.config_path):  # written after the catalog
-        location = index_if_first_use(location.path, catalog, divides=False) or location
+    path = dataset.location.path
+    if not divides and not dataset.has_config():  # written after the catalog
+        dataset.use(index_if_first_use(path, catalog, divides=False) or dataset.location)
     try:
-        return location, open_dataset(location)
+        return read(dataset)
     except (CatalogError, InputError) as error:
         if error.code not in _NOT_INDEXED_CODES:
             raise
         not_indexed = error
     # Outside of `except`: an error of the indexing is not one of the missing catalog.
-    indexed = index_if_first_use(location.path, catalog, divides=divides)
+    indexed = index_if_first_use(path, catalog, divides=divides)
     if indexed is None:
-        _raise_cause(location)
+        _raise_cause(dataset.location)
         raise not_indexed
-    return indexed, open_dataset(indexed)
+    dataset.use(indexed)
+    dataset.refresh()
+    return read(dataset)
 
 
 def check_dataset_exists(path: str, catalog: str | None) -> None:

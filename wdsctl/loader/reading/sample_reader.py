@@ -10,18 +10,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wdsctl.core.catalog.read import check_not_media_folder, read_current_generation, read_current_split
 from wdsctl.core.catalog.splits import SplitShard
 from wdsctl.core.dataset.config import DatasetConfig, parse_config, read_config_text
 from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.errors import CatalogError, StateMismatch
 from wdsctl.core.offsets.key_index import KeyIndex, open_key_index
-from wdsctl.core.offsets.read import Offsets
+from wdsctl.core.opened.handle import OpenDataset
 from wdsctl.core.samples.naming import dotless_key
 from wdsctl.core.samples.types import CRUDE
 from wdsctl.core.views.selections import intersect_selections, require_unchanged_view
 from wdsctl.loader.decoding.decoder import SampleDecoder
-from wdsctl.loader.reading.first_use import open_or_index
+from wdsctl.loader.reading.first_use import read_or_index
 from wdsctl.loader.reading.selection import SampleSelection
 from wdsctl.loader.reading.source import SplitSource
 from wdsctl.loader.reading.user_code import resolve_user_code
@@ -59,16 +58,16 @@ class SampleReader:
         self.choice = choice
         self._lock = RLock()
 
-        def read(location: DatasetLocation) -> tuple[int, list[SplitShard] | None]:
+        def read(dataset: OpenDataset) -> list[SplitShard] | None:
             if choice.split is not None:
-                return read_current_split(location.catalog_path, choice.split)[:2]
-            check_not_media_folder(location.catalog_path)
-            return read_current_generation(location.catalog_path), None
+                return dataset.catalog.split(choice.split)
+            dataset.catalog.check_not_media_folder()
+            return None
 
-        self.location, (self.generation, shards) = open_or_index(
-            location, catalog, read, divides=choice.split is not None
-        )
-        self._open(shards)
+        with OpenDataset(location) as dataset:
+            shards = read_or_index(dataset, catalog, read, divides=choice.split is not None)
+            self.location, self.generation = dataset.location, dataset.catalog.generation
+            self._open(dataset, shards)
         self.n = self._selection.n
         self.digest = self._selection.digest(self._offsets)
 
@@ -160,13 +159,14 @@ class SampleReader:
 
     def _reopen(self) -> None:
         split = self.choice.split
-        shards = None if split is None else read_current_split(self.location.catalog_path, split).shards
-        try:
-            self._open(shards)
-        except CatalogError as error:
-            if error.code != "WDS302":
-                raise
-            raise self._changed_error(f"the catalog no longer has generation {self.generation}") from error
+        with OpenDataset(self.location) as dataset:
+            shards = None if split is None else dataset.catalog.split(split)
+            try:
+                self._open(dataset, shards)
+            except CatalogError as error:
+                if error.code != "WDS302":
+                    raise
+                raise self._changed_error(f"the catalog no longer has generation {self.generation}") from error
         if self._selection.digest(self._offsets) != self.digest:
             self._pid = -1  # each later use is refused as well
             raise self._changed_error("its samples are different")
@@ -178,19 +178,19 @@ class SampleReader:
             hint="open the dataset again: wdsctl.Dataset(...)",
         )
 
-    def _open(self, split_shards: list[SplitShard] | None) -> None:
-        location, choice = self.location, self.choice
-        self._offsets = Offsets(location.offsets_path(self.generation))
+    def _open(self, dataset: OpenDataset, split_shards: list[SplitShard] | None) -> None:
+        choice = self.choice
+        self._offsets = dataset.offsets(self.generation)
         if split_shards is None:
             split_shards = [SplitShard(shard.id, shard.samples) for shard in self._offsets.shards if shard.samples]
         if choice.view is not None:
-            chosen = require_unchanged_view(location, choice.view).selection
+            chosen = require_unchanged_view(dataset, choice.view).selection
             split_shards = list(intersect_selections({part.shard: part for part in split_shards}, chosen).values())
         self._selection = SampleSelection(self._offsets, split_shards)
         config, path = DatasetConfig(sample_type=CRUDE), self._config_path
         if not choice.is_crude and os.path.exists(path):
             config = parse_config(read_config_text(path), path)
-        self._config = resolve_user_code(config, location, path, trust_code=choice.trust_code)
+        self._config = resolve_user_code(config, dataset.location, path, trust_code=choice.trust_code)
         self._key_index = None
         self._open_sources()
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.hashing import json_digest
+from wdsctl.core.opened.handle import OpenDataset
 from wdsctl.core.urls import url_identity
 from wdsctl.loader.lanes.mixture import LaneMixture
 from wdsctl.loader.lanes.rank_lanes import Lane
@@ -94,6 +94,6 @@ def _shard_versions(source: SplitSource) -> list[list[int]]:
     """(id, number of the ETag) of the shards of a source, as they were indexed."""
     if source.location is None:
         return []
-    with Catalog.open(source.location.catalog_path) as catalog:
-        versions = {row.id: row.mtime_ns for row in catalog.shards()}
+    with OpenDataset(source.location) as dataset:
+        versions = {row.id: row.mtime_ns for row in dataset.catalog.shards()}
     return [[shard.id, versions.get(shard.id, 0)] for shard in source.offsets.shards]

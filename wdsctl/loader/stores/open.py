@@ -11,15 +11,14 @@ from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from wdsctl.core.catalog.browse import NameLookup
 from wdsctl.core.catalog.keyframe_file import KeyframeFile, open_keyframes
-from wdsctl.core.catalog.read import read_current_generation
 from wdsctl.core.dataset.location import DatasetLocation, locate
 from wdsctl.core.dataset.view_root import is_blend_file
 from wdsctl.core.errors import CatalogError, InputError, PermissionDenied, SampleFailed, StateMismatch, UsageError
 from wdsctl.core.media.facts import MediumFacts
 from wdsctl.core.offsets.key_index import KeyIndex, offsets_digest, open_key_index
 from wdsctl.core.offsets.read import Offsets
+from wdsctl.core.opened.handle import OpenDataset, open_dataset
 from wdsctl.core.samples.naming import INDEX_BITS, dotless_key, possible_keys
 from wdsctl.core.storage.open import storage_for
 from wdsctl.core.storage.storage import Storage
@@ -226,19 +225,16 @@ def _open_prepared(location: DatasetLocation, generation: int, decoder: SampleDe
 
 
 def _open_catalogued(location: DatasetLocation, decoder: SampleDecoder | None, generation: int | None) -> FileStore:
-    current = read_current_generation(location.catalog_path)
-    with NameLookup(location.catalog_path) as names:
-        is_folder = names.is_media_folder
-    if is_folder:
-        return FolderStore(location.root, decoder, location.catalog_path, f"folder-{current}")
-    generation = current if generation is None else generation
-    try:
-        store = PreparedStore(location, Offsets(location.offsets_path(generation)), decoder)
-    except CatalogError as error:
-        if generation == current:
-            raise
-        raise _generation_gone_error(location, generation) from error
-    return store
+    with OpenDataset(location) as dataset:
+        current = dataset.catalog.generation
+        if dataset.catalog.is_media_folder:
+            return FolderStore(location.root, decoder, location.catalog_path, f"folder-{current}")
+        try:
+            return PreparedStore(location, dataset.offsets(generation), decoder)
+        except CatalogError as error:
+            if generation is None or generation == current:
+                raise
+            raise _generation_gone_error(location, generation) from error
 
 
 def _open_folder(path: str, decoder: SampleDecoder | None, where: str) -> FolderStore:
@@ -253,11 +249,9 @@ def _open_folder(path: str, decoder: SampleDecoder | None, where: str) -> Folder
         raise PermissionDenied(
             "cannot read the folder of the store", where=root, hint="check the owner and the mode of the folder"
         )
-    catalog = locate(root).catalog_path
-    if os.path.exists(catalog):
-        with NameLookup(catalog) as names:
-            if names.is_media_folder:
-                return FolderStore(root, decoder, catalog, f"folder-{read_current_generation(catalog)}")
+    with open_dataset(root) as dataset:
+        if dataset.has_catalog() and dataset.catalog.is_media_folder:
+            return FolderStore(root, decoder, dataset.location.catalog_path, f"folder-{dataset.catalog.generation}")
     return FolderStore(root, decoder)
 
 
