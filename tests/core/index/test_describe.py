@@ -34,7 +34,7 @@ def test_broken_dataset_yaml_is_refused_without_sample_type_request(tmp_path: Pa
     Path(place.config_path).write_text(BROKEN)
 
     with pytest.raises(DatasetError) as caught:
-        set_aside_broken_config(place, SampleTypeRequest(), progress)
+        set_aside_broken_config(OpenDataset(place), SampleTypeRequest(), progress)
     assert (caught.value.code, Path(place.config_path).read_text(), progress.notes) == ("WDS220", BROKEN, [])
 
 
@@ -48,7 +48,7 @@ def test_broken_dataset_yaml_is_set_aside_and_new_one_gets_split(
     split_by_ratios(place.root, {"train": 8, "val": 2})
     for n in (1, 2):
         Path(place.config_path).write_text(BROKEN)
-        set_aside_broken_config(place, type_request, progress)
+        set_aside_broken_config(OpenDataset(place), type_request, progress)
         _, is_new = run_write_dataset_yaml(place, type_request, progress)
 
         assert is_new
@@ -60,7 +60,7 @@ def test_broken_dataset_yaml_is_set_aside_and_new_one_gets_split(
 def test_existing_dataset_yaml_is_kept_without_sample_type_request(tmp_path: Path) -> None:
     place = make_indexed_dataset(tmp_path)
     Path(place.config_path).write_text("sample_type: CrudeSample  # mine\n")
-    set_aside_broken_config(place, SampleTypeRequest(), RecordingProgress())
+    set_aside_broken_config(OpenDataset(place), SampleTypeRequest(), RecordingProgress())
 
     assert run_write_dataset_yaml(place, SampleTypeRequest()) == (None, False)
     assert Path(place.config_path).read_text() == "sample_type: CrudeSample  # mine\n"

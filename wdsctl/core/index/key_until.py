@@ -7,40 +7,34 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from wdsctl.core.catalog.read import Catalog
-from wdsctl.core.dataset.config import load_config, read_config_text, update_key_until_line
+from wdsctl.core.dataset.config import read_config_text, update_key_until_line
 from wdsctl.core.dataset.location import DatasetLocation, shell_command, shell_command_at
 from wdsctl.core.errors import DatasetError, Finding, OptionConflict, UsageError
 from wdsctl.core.files import write_text
 from wdsctl.core.offsets.read import Offsets
+from wdsctl.core.opened.handle import OpenDataset
 from wdsctl.core.samples.evidence import percent
 from wdsctl.core.samples.key_rules import MIN_DISSENTING_SHARE, KeyRuleChoice, SampleLayout, choose_key_rule
 from wdsctl.core.samples.naming import FIRST_DOT, KNOWN_EXTENSION, KeyRuleName, parse_key_rule
 from wdsctl.core.text import pluralize
 
 
-def stored_rule(location: DatasetLocation) -> KeyRuleName | None:
+def stored_rule(dataset: OpenDataset) -> KeyRuleName | None:
     """The key rule of the dataset, from dataset.yaml and the catalog; None if neither has one.
 
     Raises DatasetError WDS246 if the two differ, which means that dataset.yaml was edited since indexing; CatalogError.
     """
-    if not os.path.exists(location.catalog_path):
-        return agreed_rule(location, "")
-    with Catalog.open(location.catalog_path) as catalog:
-        return agreed_rule(location, catalog.key_until)
+    return agreed_rule(dataset, dataset.catalog.key_until if dataset.has_catalog() else "")
 
 
-def agreed_rule(location: DatasetLocation, catalog_rule: str) -> KeyRuleName | None:
+def agreed_rule(dataset: OpenDataset, catalog_rule: str) -> KeyRuleName | None:
     """As `stored_rule`, for a caller that has read the rule of the catalog."""
-    configured = (
-        parse_key_rule(load_config(location.config_path).key_until) if os.path.exists(location.config_path) else None
-    )
-    recorded = parse_key_rule(catalog_rule)
+    configured, recorded = parse_key_rule(dataset.config.key_until), parse_key_rule(catalog_rule)
     if configured and recorded and configured != recorded:
         raise DatasetError(
             f"dataset.yaml has `key_until: {configured}`, but the shards were written with {recorded}: a change "
             "would rename every sample",
-            where=location.config_path,
+            where=dataset.location.config_path,
             hint=f"restore `key_until: {recorded}`; for other keys, prepare the files into a new folder with "
             f"`--key-until {configured}`",
             code="WDS246",

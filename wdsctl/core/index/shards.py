@@ -193,7 +193,7 @@ def index_shards(stage: CatalogStage, request: IndexRequest, progress: Progress)
     has_rows = needs_sample_rows(listing, request, snapshot.has_sample_rows, known)
     keys = JsonlKeyRule(key, is_single_file=bool(location.single_file))
     scan = replace(settings.scan, key_rule=keys)
-    rule = _key_rule(location, request, listing, snapshot)
+    rule = _key_rule(stage.dataset, request, listing, snapshot)
     settings = replace(settings, scan=scan, sample_rows=has_rows, key_until=rule)
     changes = _changes(location, listing, snapshot, settings, request, progress)
     ids = {row.path: row.id for row in changes.same} if request.rebuild else {}
@@ -461,22 +461,20 @@ def _note_counted_rule(rule: SplitRule, progress: Progress) -> None:
         )
 
 
-def _key_rule(
-    location: DatasetLocation, request: IndexRequest, listing: ShardListing, snapshot: CatalogSnapshot
-) -> str:
+def _key_rule(dataset: OpenDataset, request: IndexRequest, listing: ShardListing, snapshot: CatalogSnapshot) -> str:
     """The key rule: as requested, else as stored; empty if there is neither.
 
     Raises UsageError for lines, whose keys are no file names; and what `agreed_rule` and, unless the request skips the
     checks of keys, `check_tar_rule` raise.
     """
-    kept = agreed_rule(location, snapshot.key_until)
+    kept = agreed_rule(dataset, snapshot.key_until)
     if request.key_until and listing.shards and all(is_jsonl_name(shard.path) for shard in listing.shards):
         raise OptionConflict(
             "--key-until applies to names of files only, and the keys of JSONL are fields or line numbers",
             options=("--key-until",),
-            where=location.display_path,
+            where=dataset.location.display_path,
             hint="omit --key-until; `--key FIELD` names the field that holds the key",
         )
     if not request.skip_key_checks:
-        check_tar_rule(location, request.key_until, kept)
+        check_tar_rule(dataset.location, request.key_until, kept)
     return request.key_until or kept or ""

@@ -145,19 +145,17 @@ def as_usage_errors() -> Iterator[None]:
         raise UsageError(error.message, hint=error.hint, where=error.where, code=error.code) from error
 
 
-def set_aside_broken_config(location: DatasetLocation, request: SampleTypeRequest, progress: Progress) -> None:
+def set_aside_broken_config(dataset: OpenDataset, request: SampleTypeRequest, progress: Progress) -> None:
     """Rename a broken dataset.yaml if the request asks for a new one; otherwise raise DatasetError WDS220.
 
     Called before the shards are written, so that the error does not come after hours of work.
     """
-    if not os.path.exists(location.config_path):
-        return
     try:
-        load_config(location.config_path)
+        _ = dataset.config
     except DatasetError as error:
         if not request:
             raise
-        aside = set_aside(location.config_path, "broken")
+        aside = set_aside(dataset.location.config_path, "broken")
         progress.note(f"dataset.yaml was invalid ({error.message}): moved it to {aside} and wrote a new one")
 
 

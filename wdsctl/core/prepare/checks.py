@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.catalog.presence import check_holds_no_dataset, check_not_in_dataset
 from wdsctl.core.convert.request import ConvertRequest, LayoutName
 from wdsctl.core.dataset.destination import check_destination
@@ -28,7 +27,7 @@ from wdsctl.core.prepare.source import (
     check_raw_folder,
     check_source_exists,
 )
-from wdsctl.core.prepare.write import check_dest_shards, list_source
+from wdsctl.core.prepare.write import list_source
 from wdsctl.core.progress import Progress
 from wdsctl.core.samples.field_map import check_sample_type, validate_field_map
 from wdsctl.core.urls import is_url
@@ -108,8 +107,6 @@ def check_source_and_dest(source: str, dest: str, request: PrepareRequest) -> No
     check_raw_folder(source if is_url(source) else locate(source).root, dest, request.parts)
     if not request.parts and not request.from_format:
         check_no_unread_archives(source)
-    with peek_ledger(dest, request) as ledger:
-        check_dest_shards(dest, {record.name for record in ledger.planned_shards()})
 
 
 def check_no_layout(form: SourceForm | None, request: PrepareRequest) -> None:
@@ -235,16 +232,9 @@ def check_media_options(root: str, request: PrepareRequest) -> None:
 
 def survey_source(source: str, dest: str, request: PrepareRequest, progress: Progress) -> RawListing:
     """Call `list_source` with the key rule and the plan of `dest`, if it exists."""
-    kept = None
-    if is_url(dest) or os.path.isdir(dest):
-        location = locate(dest, request.catalog)
-        kept = stored_rule(location)
-        check_rule_unchanged(location, request.index.key_until, kept, source)
-    with peek_ledger(dest, request) as ledger:
-        return list_source(source, dest, request, ledger=ledger, kept_rule=kept, progress=progress)
-
-
-def peek_ledger(dest: str, request: PrepareRequest) -> Ledger:
-    """Open the ledger of the destination for reading; an empty one if there is none."""
-    is_there = is_url(dest) or os.path.isdir(dest)
-    return Ledger.open_for_reading(locate(dest, request.catalog).ledger_path if is_there else os.devnull)
+    if not (is_url(dest) or os.path.isdir(dest)):
+        return list_source(source, dest, request, (), progress=progress)
+    with open_dataset(dest, request.catalog) as dataset, dataset.checked_ledger() as ledger:
+        kept = stored_rule(dataset)
+        check_rule_unchanged(dataset.location, request.index.key_until, kept, source)
+        return list_source(source, dest, request, ledger.planned_shards(), kept_rule=kept, progress=progress)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.convert.convert import convert
 from wdsctl.core.convert.finish import write_training_files
 from wdsctl.core.convert.report import LEFT_OUT_FILE
@@ -58,7 +59,6 @@ from wdsctl.core.prepare.checks import (
     check_source_and_dest,
     conversion_request,
     missing_dest_error,
-    peek_ledger,
     survey_source,
 )
 from wdsctl.core.prepare.polylithic import resolve_polylithic_config
@@ -372,7 +372,7 @@ def _run_steps(
     """
     location = dataset.location
     type_request = SampleTypeRequest(request.sample_type, request.field_map, request.redetect)
-    set_aside_broken_config(location, type_request, progress)
+    set_aside_broken_config(dataset, type_request, progress)
     former_type = type_text(dataset.config.sample_type, dataset.config.field_map) if dataset.has_config() else ""
     folder = None
     if listing:
@@ -513,7 +513,9 @@ def _dry_run_of_folder(
     """Plan the shards of a raw folder. A dry run cannot predict the later steps, except the split of a new dataset."""
     listing = survey_source(source, dest, request, progress)
     check_fields_of_folder(source, listing, request)
-    with peek_ledger(dest, request) as ledger:
+    is_there = is_url(dest) or os.path.isdir(dest)
+    path = locate(dest, request.catalog).ledger_path if is_there else os.devnull
+    with Ledger.open_for_reading(path) as ledger:
         is_new = not ledger.planned_shards()
         folder = write_folder(source, dest, request, ledger=ledger, listing=listing, progress=progress)
     if is_new and request.split is None:

@@ -196,20 +196,19 @@ def list_source(
     source: str,
     dest: str,
     request: PrepareRequest,
+    records: Sequence[ShardRecord],
     *,
-    ledger: Ledger,
     kept_rule: KeyRuleName | None = None,
     progress: Progress = SILENT_PROGRESS,
 ) -> RawListing:
     """List the samples of `source`, after all checks. Writes nothing.
 
-    `kept_rule`: the key rule of the dataset, if it has one. `ledger` may be open for reading.
+    `records`: the plan of an earlier run. `kept_rule`: the key rule of the dataset, if it has one.
     Raises UsageError, InputError, DatasetError, PermissionDenied.
     """
     check_shard_template(request.template)
     check_limits(request.shard_samples, request.shard_size)
     _check_disjoint(source, dest)
-    records = ledger.planned_shards()
     check_dest_shards(dest, {record.name for record in records})
     if request.index.workers > 1 and not request.index.dry_run and not _is_all_done(records):
         warm_up_workers(_preload(dest))
@@ -257,7 +256,7 @@ def write_folder(
     """
     request = request or PrepareRequest()
     real_dest = real_dest or (dest if is_url(dest) else os.path.realpath(dest))
-    listing = listing or list_source(source, dest, request, ledger=ledger, progress=progress)
+    listing = listing or list_source(source, dest, request, ledger.planned_shards(), progress=progress)
     partials = check_dest_shards(dest, {record.name for record in ledger.planned_shards()})
     records = _check_source(source, dest, listing, ledger, request, progress)
     written = _WriteResult()
