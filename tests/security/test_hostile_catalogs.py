@@ -16,7 +16,7 @@ import pytest
 
 from tests.build import some_shards, split_by_ratios
 from tests.core.catalog.drafts import open_draft
-from tests.core.catalog.readers import read_shards, read_split, read_views
+from tests.core.catalog.readers import read_current_generation, read_shards, read_split, read_views
 from tests.core.dumps import catalog_of, query
 from tests.security.hostile import ATTACKS, journal_naming, make_tree_cyclic, schema_of, statements
 from wdsctl.core.catalog.consistency import find_repeated_keys
@@ -196,7 +196,7 @@ def test_hostile_ledger_is_refused_and_set_aside(root: str, name: str) -> None:
 def test_invalid_generation_is_reported_as_damage(root: str, value: str) -> None:
     statements(f"UPDATE meta SET value = '{value}' WHERE key = 'generation'")(catalog_of(root))
     with pytest.raises(CatalogError, match="generation") as caught:
-        read_split(str(catalog_of(root)), "train")
+        read_current_generation(str(catalog_of(root)))
     assert caught.value.code == "WDS302"
 
 

@@ -12,10 +12,10 @@ from tests.core.catalog.drafts import open_draft
 from tests.core.dumps import query
 from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.splits import SplitShard
-from wdsctl.core.dataset.location import locate
+from wdsctl.core.dataset.location import DatasetLocation, locate
 from wdsctl.core.dataset.lock import hold_lock
 from wdsctl.core.errors import CatalogError
-from wdsctl.core.index.catalog_check import orphan_problems
+from wdsctl.core.index.catalog_check import check_orphans
 from wdsctl.core.index.index import index
 from wdsctl.core.offsets.read import ShardColumns
 from wdsctl.core.opened.handle import OpenDataset
@@ -101,7 +101,8 @@ def test_remove_shard_leaves_no_orphan_rows(tmp_path: Path) -> None:
     with open_draft(path) as draft:
         draft.remove_shard(2)
 
-    assert orphan_problems(path) == []
+    with OpenDataset(DatasetLocation(str(tmp_path), os.path.dirname(path))) as dataset:
+        assert check_orphans(dataset) == []
     assert query(path, "SELECT shard FROM excluded_shard") == [(1,)]
 
 

@@ -14,7 +14,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.catalog.ledger_checks import read_checks
 from wdsctl.core.catalog.presence import no_shards_error
 from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command_at
@@ -284,9 +283,7 @@ def _list_shards(location: DatasetLocation) -> tuple[list[ShardFile], dict[tuple
 
 def _find_corrupt_shards(location: DatasetLocation) -> set[str]:
     """Find shards whose hash was wrong in their last `validate --level hashes`."""
-    if not os.path.exists(location.ledger_path):
-        return set()
-    with Ledger.open_for_reading(location.ledger_path) as ledger:
+    with OpenDataset(location) as dataset, dataset.checked_ledger() as ledger:
         return {
             each.shard for each in read_checks(ledger).values() if each.level == "hashes" and "WDS151" in each.findings
         }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import NamedTuple
@@ -17,8 +17,8 @@ from wdsctl.core.catalog.open_catalog import (
     CATALOG_SCHEMA_VERSION,
     VIEWS,
     missing_catalog_error,
-    open_catalog_connection,
     schema_version,
+    translate_catalog_errors,
 )
 from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.totals import compute_totals, read_totals
@@ -26,11 +26,12 @@ from wdsctl.core.catalog.values import ShardRow
 from wdsctl.core.columns.column_file import find_column, list_columns
 from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command_at
 from wdsctl.core.errors import CatalogError, Finding, WdsctlError
-from wdsctl.core.index.first_use import ensure_catalog_exists
+from wdsctl.core.index.first_use import open_indexed
 from wdsctl.core.index.merge import offsets_files
 from wdsctl.core.index.vacuum import CatalogFile, catalog_files
 from wdsctl.core.offsets.bounds import ShardEntry
 from wdsctl.core.offsets.read import Offsets
+from wdsctl.core.opened.handle import OpenDataset
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.samples.naming import INDEX_BITS
 from wdsctl.core.text import escape_unprintable, pluralize
@@ -82,31 +83,22 @@ def catalog_check(root: str, *, catalog: str | None = None, progress: Progress =
 
     Cost: reads the whole catalog, all offsets files, and the headers of current columns. Memory: a few tens of MB.
     """
-    location = locate(root, catalog)
-    ensure_catalog_exists(location)
-    path = location.catalog_path
-    checks: tuple[tuple[str, Callable[[], Iterable[CatalogProblem]]], ...] = (
-        ("pages and indexes", lambda: page_problems(path)),
-        ("facts and counts of shards", lambda: _check_facts(path)),
-        ("views", lambda: view_problems(path, VIEWS)),
-        ("counts agree with rows", lambda: count_problems(path)),
-        ("no row without its shard", lambda: orphan_problems(path)),
-        ("offsets agree with the catalog", lambda: _check_offsets(location)),
-        ("offsets of earlier generations", lambda: _check_earlier_offsets(location)),
-        ("columns", lambda: _check_columns(location)),
-    )
     done: list[CatalogCheck] = []
     findings: list[Finding] = []
-    progress.phase("look", items=len(checks))
-    for name, run in checks:
-        try:
-            problems = list(run())
-        except CatalogError as error:  # a damaged page, for example
-            problems = [CatalogProblem(error.message)]
-        findings += [_finding(name, problem) for problem in problems]
-        done.append(CatalogCheck(name=name, problems=len(problems)))
-        progress.advance(items=1)
-    return CatalogCheckReport(root=location.display_path, catalog=path, checks=tuple(done), findings=tuple(findings))
+    progress.phase("look", items=len(_CHECKS))
+    with open_indexed(locate(root, catalog)) as dataset:
+        for name, check in _CHECKS.items():
+            try:
+                problems = list(check(dataset))
+            except CatalogError as error:  # a damaged page, for example
+                problems = [CatalogProblem(error.message)]
+            findings += [_finding(name, problem) for problem in problems]
+            done.append(CatalogCheck(name=name, problems=len(problems)))
+            progress.advance(items=1)
+    location = dataset.location
+    return CatalogCheckReport(
+        root=location.display_path, catalog=location.catalog_path, checks=tuple(done), findings=tuple(findings)
+    )
 
 
 def _finding(check: str, problem: CatalogProblem) -> Finding:
@@ -116,12 +108,12 @@ def _finding(check: str, problem: CatalogProblem) -> Finding:
     return Finding(code="WDS302", severity="error", message=message, shard=problem.shard)
 
 
-def _check_facts(path: str) -> list[CatalogProblem]:
-    with Catalog.open(path) as published:
-        rows, generation, last = published.shards(), published.generation, published.last_shard_id
-        published.exclude_patterns()
-        published.selection()
-        published.media_settings()
+def _check_facts(dataset: OpenDataset) -> list[CatalogProblem]:
+    published = dataset.catalog
+    rows, generation, last = published.shards(), published.generation, published.last_shard_id
+    published.exclude_patterns()
+    published.selection()
+    published.media_settings()
     paths = [row.path for row in rows]
     twice = len(paths) - len(set(paths))
     problems = [CatalogProblem(f"{twice:,} shard paths are repeated")] if twice else []
@@ -132,12 +124,11 @@ def _check_facts(path: str) -> list[CatalogProblem]:
     return problems
 
 
-def _check_offsets(location: DatasetLocation) -> list[CatalogProblem]:
-    with Catalog.open(location.catalog_path) as published:
-        rows, generation, is_folder = published.shards(), published.generation, published.is_media_folder
-    if is_folder:
+def _check_offsets(dataset: OpenDataset) -> list[CatalogProblem]:
+    if dataset.catalog.is_media_folder:
         return []
-    offsets = Offsets(location.offsets_path(generation))
+    rows, generation = dataset.catalog.shards(), dataset.catalog.generation
+    offsets = dataset.offsets()
     offsets.check_all()
     if offsets.generation != generation:
         return [CatalogProblem(f"the file is of generation {offsets.generation}, the catalog of {generation}")]
@@ -145,7 +136,7 @@ def _check_offsets(location: DatasetLocation) -> list[CatalogProblem]:
     problems = [CatalogProblem("is not in the offsets file", row.path) for row in rows if row.id not in there]
     extra = set(there) - {row.id for row in rows}
     problems += [CatalogProblem("is only in the offsets file", there[number].path) for number in sorted(extra)]
-    different = (_offsets_difference(location, row, there[row.id]) for row in rows if row.id in there)
+    different = (_offsets_difference(dataset.location, row, there[row.id]) for row in rows if row.id in there)
     return problems + [problem for problem in different if problem is not None]
 
 
@@ -166,9 +157,9 @@ def _offsets_difference(location: DatasetLocation, row: ShardRow, entry: ShardEn
     return CatalogProblem(message, row.path, is_unfinished=True)
 
 
-def _check_earlier_offsets(location: DatasetLocation) -> list[CatalogProblem]:
+def _check_earlier_offsets(dataset: OpenDataset) -> list[CatalogProblem]:
     problems = []
-    for path in offsets_files(location):
+    for path in offsets_files(dataset.location):
         try:
             Offsets(path).check_all()
         except (CatalogError, OSError) as error:
@@ -176,46 +167,44 @@ def _check_earlier_offsets(location: DatasetLocation) -> list[CatalogProblem]:
     return problems
 
 
-def _check_columns(location: DatasetLocation) -> list[CatalogProblem]:
-    with Catalog.open(location.catalog_path) as published:
-        generation = published.generation
+def _check_columns(dataset: OpenDataset) -> list[CatalogProblem]:
+    generation = dataset.catalog.generation
     problems = []
-    for name, generations in list_columns(location).items():
+    for name, generations in list_columns(dataset.location).items():
         if generation not in generations:
             continue
         try:
-            find_column(location, name, generation, shards=Offsets(location.offsets_path(generation)).shards)
+            find_column(dataset.location, name, generation, shards=dataset.offsets().shards)
         except WdsctlError as error:
             problems.append(CatalogProblem(f"{name}: {error.message}"))
     return problems
 
 
-def page_problems(path: str) -> list[CatalogProblem]:
+def _check_pages(dataset: OpenDataset) -> list[CatalogProblem]:
     """Damaged pages, and indexes that do not match their tables. Reads the whole file."""
-    with open_catalog_connection(path) as connection:
-        messages = [str(row[0]) for row in connection.execute("PRAGMA integrity_check(20)")]
+    messages = [str(row[0]) for row in dataset.catalog.rows("PRAGMA integrity_check(20)")]
     return [CatalogProblem(" ".join(line.split())) for line in messages if line != "ok"]
 
 
-def view_problems(path: str, views: Mapping[str, str]) -> list[CatalogProblem]:
+def _check_views(dataset: OpenDataset) -> list[CatalogProblem]:
     """Views that are missing, or that SQLite cannot compile."""
     problems = []
-    with open_catalog_connection(path) as connection:
-        there = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'view'")}
-        for name in sorted(there | set(views)):
-            if name not in there:
-                problems.append(CatalogProblem(f"the view {name} is missing"))
-                continue
-            try:
-                connection.execute(f'SELECT * FROM "{name}" LIMIT 0').close()
-            except sqlite3.OperationalError as error:
-                problems.append(CatalogProblem(f"the view {name} does not work: {error}"))
+    there = {name for (name,) in dataset.catalog.rows("SELECT name FROM sqlite_master WHERE type = 'view'")}
+    for name in sorted(there | set(VIEWS)):
+        if name not in there:
+            problems.append(CatalogProblem(f"the view {name} is missing"))
+            continue
+        try:
+            dataset.catalog.connection.execute(f'SELECT * FROM "{name}" LIMIT 0').close()
+        except sqlite3.OperationalError as error:
+            problems.append(CatalogProblem(f"the view {name} does not work: {error}"))
     return problems
 
 
-def count_problems(path: str) -> list[CatalogProblem]:
+def _check_counts(dataset: OpenDataset) -> list[CatalogProblem]:
     """Counts that differ from the number of rows. Cost: about half a second per million samples."""
-    with open_catalog_connection(path) as connection:
+    connection = dataset.catalog.connection
+    with translate_catalog_errors(dataset.catalog.path):
         facts = dict(connection.execute("SELECT key, value FROM meta"))
         problems = [*_split_counts(connection)]
         # The totals of media are not checked.
@@ -240,12 +229,13 @@ def count_problems(path: str) -> list[CatalogProblem]:
     return problems
 
 
-def orphan_problems(path: str) -> list[CatalogProblem]:
+def check_orphans(dataset: OpenDataset) -> list[CatalogProblem]:
     """Rows of shards that do not exist or were removed, and parts without a name."""
-    with open_catalog_connection(path) as connection:
+    if dataset.catalog.is_media_folder:
+        return []  # the rows belong to files
+    connection = dataset.catalog.connection
+    with translate_catalog_errors(dataset.catalog.path):
         shards = {number for (number,) in connection.execute("SELECT id FROM shard WHERE removed IS NULL")}
-        if connection.execute("SELECT 1 FROM meta WHERE key = 'kind'").fetchone():
-            return []  # a media folder, whose rows belong to files
         problems = []
         for table, shard in _SHARD_ID_EXPRESSIONS.items():
             orphans = sum(number not in shards for number in _shard_ids(connection, table, shard))
@@ -290,6 +280,18 @@ def _split_counts(connection: sqlite3.Connection) -> Iterator[CatalogProblem]:
             yield CatalogProblem(message, shard)
 
 
+_CHECKS: dict[str, Callable[[OpenDataset], list[CatalogProblem]]] = {
+    "pages and indexes": _check_pages,
+    "facts and counts of shards": _check_facts,
+    "views": _check_views,
+    "counts agree with rows": _check_counts,
+    "no row without its shard": check_orphans,
+    "offsets agree with the catalog": _check_offsets,
+    "offsets of earlier generations": _check_earlier_offsets,
+    "columns": _check_columns,
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogInfoReport:
     root: str
@@ -314,14 +316,14 @@ class CatalogInfoReport:
 
 def catalog_info(root: str, *, catalog: str | None = None) -> CatalogInfoReport:
     """Describe the catalog of a dataset. Raises CatalogError WDS301, WDS302, WDS303. Reads the whole catalog."""
-    location = locate(root, catalog)
-    ensure_catalog_exists(location)
-    version = schema_version(location.catalog_path)
-    with Catalog.open(location.catalog_path) as published:
+    with open_indexed(locate(root, catalog)) as dataset:
+        location, published = dataset.location, dataset.catalog
+        version = schema_version(location.catalog_path)
         rows, generation = published.shards(), published.generation
         exclude, selection = published.exclude_patterns(), published.selection()
         has_rows = published.has_sample_rows
         written_by, uuid = published.fact("written_by") or "", published.fact("uuid") or ""
+        tables = read_table_sizes(published)
     files = catalog_files(location)
     if not files:
         raise missing_catalog_error(location.catalog_path, shell_command_at(location, "prepare"))
@@ -341,18 +343,18 @@ def catalog_info(root: str, *, catalog: str | None = None) -> CatalogInfoReport:
         selection="" if selection.is_all else selection.describe(),
         sample_rows=has_rows,
         hashed=sum(row.sha256 is not None for row in rows),
-        tables=tuple(read_table_sizes(location.catalog_path)),
+        tables=tuple(tables),
         files=tuple(files),
         size_bytes=sum(file.size_bytes for file in files),
     )
 
 
-def read_table_sizes(path: str) -> list[TableSize]:
+def read_table_sizes(catalog: Catalog) -> list[TableSize]:
     """The rows and bytes of every table, the largest first. Cost: reads the whole file, about a second per GB."""
-    with open_catalog_connection(path) as connection:
-        names = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-        sizes = _sizes(connection)
-        counts = {name: connection.execute(f'SELECT count(*) FROM "{name}"').fetchone()[0] for name in names}
+    names = [name for (name,) in catalog.rows("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    with translate_catalog_errors(catalog.path):
+        sizes = _sizes(catalog.connection)
+    counts = {name: catalog.rows(f'SELECT count(*) FROM "{name}"')[0][0] for name in names}
     rows = [TableSize(name, counts[name], None if sizes is None else sizes.get(name, 0)) for name in names]
     return sorted(rows, key=lambda row: (-(row.size_bytes or 0), -row.rows, row.name))
 

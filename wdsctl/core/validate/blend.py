@@ -11,7 +11,6 @@ from contextlib import suppress
 from dataclasses import replace
 
 from wdsctl.core.blend import Leaf, list_split_names, read_blend
-from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.catalog.presence import wait_for_catalog
 from wdsctl.core.dataset.config import load_config
 from wdsctl.core.dataset.location import DatasetLocation, locate
@@ -19,6 +18,7 @@ from wdsctl.core.dataset.polylithic import find_polylithic_folder, follow_to_pri
 from wdsctl.core.dataset.view_root import locate_view, parse_root
 from wdsctl.core.errors import Finding, OptionConflict, WdsctlError
 from wdsctl.core.inspect.blend import inspect_blend
+from wdsctl.core.opened.handle import open_dataset
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.urls import redact_secrets
 from wdsctl.core.validate.dataset import sort_findings, validate_dataset
@@ -308,7 +308,7 @@ def _release_datasets(
 ) -> ReleaseReport:
     quarantined: dict[str, list[str]] = {}
     for root in dict.fromkeys(parse_root(root).root for root in roots):
-        with Ledger.open_for_reading(locate(root).ledger_path) as ledger:
+        with open_dataset(root) as dataset, dataset.checked_ledger() as ledger:
             quarantined[root] = list_quarantined_shards(ledger)
     match_shards([path for paths in quarantined.values() for path in paths], shards, QUARANTINE_SCOPE)
     reports = []
