@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import sources
 from tests.build import some_shards, split_by_ratios
 from wdsctl.core.dataset.config import DatasetConfig
 from wdsctl.core.dataset.lock import lock_dataset
@@ -147,3 +148,22 @@ def test_draft_that_a_step_spoiled_is_not_published(tmp_path: Path) -> None:
             spoil(dataset)
         assert len(dataset.catalog.shards()) == 2
         assert dataset.catalog.exclude_patterns() == ()
+
+
+#: Modules beside `core/catalog` and `core/opened` that open a catalog or a ledger themselves.
+OWN_CONNECTIONS = {
+    "core/index/changes.py": "the ledger, which is published when the shards are renamed",
+    "core/prepare/prepare.py": "the ledger of a destination that need not exist",
+    "core/validate/catalog_rows.py": "in the process that checks the shard",
+    "core/validate/unit.py": "in the process that checks the shard",
+    "core/views/select.py": "rows that are made for the query",
+    "core/views/sql_views.py": "the user's SQL, behind a guard",
+    "core/views/where.py": "the user's SQL, behind a guard",
+    "loader/stores/media_facts.py": "a connection for each thread of a training",
+}
+OPENERS = ("Catalog.open", "Ledger.open", "NameLookup(", "connect_catalog(", "open_catalog_connection(")
+
+
+def test_catalogs_and_ledgers_are_opened_by_handle() -> None:
+    found = {each for each in sources.modules_with(*OPENERS) if not each.startswith(("core/catalog/", "core/opened/"))}
+    assert found == set(OWN_CONNECTIONS)
