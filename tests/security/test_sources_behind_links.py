@@ -22,7 +22,7 @@ from wdsctl.core.convert.convert import convert
 from wdsctl.core.convert.request import ConvertRequest
 from wdsctl.core.errors import WdsctlError
 from wdsctl.core.prepare.archives import unpack_archives
-from wdsctl.core.safe_open import ALLOW_PATH_VARIABLE, name_source, open_source
+from wdsctl.core.safe_open import ALLOW_PATH_VARIABLE, name_source, open_source_file
 
 MARK = "text of another folder"
 
@@ -185,14 +185,14 @@ def test_open_source_follows_no_folder_that_becomes_a_link(tmp_path: Path) -> No
         folder.mkdir(parents=True)
         (folder / "a.csv").write_text(folder.name)
     name_source(str(source))
-    with open_source(str(source / "rows" / "a.csv")) as file:
+    with open_source_file(str(source / "rows" / "a.csv")) as file:
         assert file.read() == b"rows"
 
     (source / "rows").rename(source / "before")
     (source / "rows").symlink_to(private)
 
     with pytest.raises(WdsctlError, match="leads out of"):
-        open_source(str(source / "rows" / "a.csv"))
+        open_source_file(str(source / "rows" / "a.csv"))
 
 
 def _write_zip(path: Path) -> None:

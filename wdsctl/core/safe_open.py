@@ -101,7 +101,7 @@ def open_named(path: str) -> BinaryIO:
 
 
 def name_source(path: str) -> None:
-    """Let `open_source` open files below a folder that the user named, or a file and those in its folder.
+    """Let `open_source_file` open files below a folder that the user named, or a file and those in its folder.
 
     Lasts as long as the process, as what the user named does. Does nothing for a URL.
     """
@@ -115,7 +115,7 @@ def name_source(path: str) -> None:
         _source_folders.add(os.path.dirname(path))
 
 
-def open_source(path: str) -> BinaryIO:
+def open_source_file(path: str) -> BinaryIO:
     """Open a file of a source of `prepare` or `convert` that the user named (`name_source`).
 
     A file of any other folder is opened if it is in this folder itself. Raises as `open_beneath`.

@@ -111,7 +111,7 @@ def convert(
 
 
 def _convert(sources: Sequence[str], dest: str, request: ConvertRequest, progress: Progress) -> ConvertReport:
-    check_request(request, len(sources))
+    _check_request(request, len(sources))
     check_destination([parse_root(normalize_root(source)).root for source in sources], dest)
     check_not_in_dataset(dest)
     if request.dry_run:
@@ -172,7 +172,7 @@ def _not_replaceable_error(dest: str) -> UsageError:
     )
 
 
-def check_request(request: ConvertRequest, sources: int) -> None:
+def _check_request(request: ConvertRequest, sources: int) -> None:
     """Raises UsageError for options that contradict each other. Reads nothing."""
     check_shard_template(request.template)
     check_limits(request.shard_samples, request.shard_size)

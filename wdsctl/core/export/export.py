@@ -16,7 +16,7 @@ from wdsctl.core.dataset.lock import hold_lock
 from wdsctl.core.dataset.polylithic import check_not_polylithic
 from wdsctl.core.errors import InputError, OptionConflict, PermissionDenied, UsageError, translate_os_errors
 from wdsctl.core.export.request import ExportReport, ExportRequest, ExportTarget, Written
-from wdsctl.core.export.source import ExportSource, check_catalog_stayed, open_source
+from wdsctl.core.export.source import ExportSource, check_catalog_stayed, open_export_source
 from wdsctl.core.files import make_folder
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.urls import is_url
@@ -61,7 +61,7 @@ def export(
     write: Callable[[ExportSource, ExportRequest, str, Progress], Written] = import_module(
         f"wdsctl.core.export.{request.target}"
     ).write
-    with open_source(root, catalog) as source:
+    with open_export_source(root, catalog) as source:
         folder = _choose_folder(source.location, request)
         with hold_lock(os.path.join(folder, _LOCK_NAME), note=progress.note):
             _remove_left_drafts(folder, source)

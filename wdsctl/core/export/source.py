@@ -42,7 +42,7 @@ class ExportSource:
 
 
 @contextmanager
-def open_source(root: str, catalog: str | None) -> Iterator[ExportSource]:
+def open_export_source(root: str, catalog: str | None) -> Iterator[ExportSource]:
     """Read what targets need, and compare the sizes of all shards with the catalog.
 
     Raises CatalogError WDS305 if a shard has changed, InputError WDS003 without samples, and InputError for JSONL.

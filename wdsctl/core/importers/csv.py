@@ -40,7 +40,7 @@ from wdsctl.core.importers.common.text import (
     Record,
     TextRows,
     decode_line,
-    iter_lines,
+    iter_text_lines,
     read_text_head,
     text_encoding,
 )
@@ -267,7 +267,7 @@ class _CsvReader:
 
         def text() -> Iterator[str]:
             nonlocal end, number
-            lines = iter_lines(file, path, offset, line, self._encoding)
+            lines = iter_text_lines(file, path, offset, line, self._encoding)
             for raw, end, number in lines:
                 if end - begun > limit:
                     raise long_line_error(f"the row in line {number - 1:,}", limit, path)

@@ -37,7 +37,7 @@ from wdsctl.core.importers.common.text import (
     Record,
     TextRows,
     decode_line,
-    iter_lines,
+    iter_text_lines,
     read_text_head,
     text_encoding,
 )
@@ -185,7 +185,7 @@ class _JsonlReader:
     def records(self, file: BinaryIO, path: str, offset: int, line: int) -> Iterator[Record]:
         """The lines that are not blank. A line that is no object becomes a row with a fault."""
         begun = line
-        for raw, end, number in iter_lines(file, path, offset, line, self._encoding):
+        for raw, end, number in iter_text_lines(file, path, offset, line, self._encoding):
             # JSON is UTF-8: json.loads reports other bytes, and decoding every line first would cost time.
             data = (
                 raw if self._encoding == "utf-8" else decode_line(raw, self._encoding).encode("utf-8", "surrogatepass")

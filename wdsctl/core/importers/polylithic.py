@@ -33,8 +33,8 @@ from wdsctl.core.importers.references import (
     foreign_primary_error,
     missing_object_error,
     open_media_store,
+    parse_json_part,
     parts_of_line,
-    read_json_object,
     reference_items,
 )
 from wdsctl.core.importers.shards import SHARDS_OPTIONS, ShardsSource
@@ -209,7 +209,7 @@ def _nested_value(value: Any, field: str) -> Any:
 def _json_part(parts: Sequence[Part], name: str) -> dict[str, Any]:
     for part in parts:
         if part.name == name:
-            return read_json_object(part.data, name)
+            return parse_json_part(part.data, name)
     raise missing_object_error(name)
 
 

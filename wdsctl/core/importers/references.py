@@ -71,7 +71,7 @@ def parts_of_line(line: Mapping[str, Any]) -> list[Part]:
         raise foreign_primary_error("a line of the primary lacks the object of the sample's parts") from error
 
 
-def read_json_object(data: bytes, part: str) -> dict[str, Any]:
+def parse_json_part(data: bytes, part: str) -> dict[str, Any]:
     """Parse a part of a primary. Raises DatasetError WDS343 if it is not a JSON object."""
     try:
         value = json.loads(data)

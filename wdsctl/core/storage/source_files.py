@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol, overload
 
 from wdsctl.core.errors import StorageDown, StorageError, UsageError
 from wdsctl.core.random_access import RandomAccessFile
-from wdsctl.core.safe_open import FolderEntry, open_source
+from wdsctl.core.safe_open import FolderEntry, open_source_file
 from wdsctl.core.storage.remote_errors import etag_number
 from wdsctl.core.storage.storage import FileRange
 from wdsctl.core.urls import is_chained, is_signed, is_url, protocol, redact_secrets, store_url
@@ -186,10 +186,10 @@ def walk_facts(root: str) -> Iterator[tuple[str, FileFacts]]:
 def open_file(path: str, *, buffer_bytes: int = PIECE_BYTES) -> BinaryIO:
     """Open a file of a source for reading. `buffer_bytes`: the least that is read at once from a store.
 
-    Raises as `safe_open.open_source`.
+    Raises as `safe_open.open_source_file`.
     """
     if not is_remote(path):
-        return open_source(path)
+        return open_source_file(path)
     return io.BufferedReader(_StoreFile(path, stat_file(path).size), buffer_bytes)
 
 

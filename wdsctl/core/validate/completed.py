@@ -13,8 +13,8 @@ from wdsctl.core.importers.references import (
     MediaStore,
     missing_object_error,
     open_media_store,
+    parse_json_part,
     parts_of_line,
-    read_json_object,
     reference_items,
 )
 from wdsctl.core.validate.schema import ReadPart
@@ -41,7 +41,7 @@ class SampleCompletion:
         DatasetError WDS343 for broken references; the returned function raises DatasetError if media cannot be read.
         """
         holder = self.references_part(parts)
-        content = read_json_object(read(holder, 0, holder.size), holder.part)
+        content = parse_json_part(read(holder, 0, holder.size), holder.part)
         references = reference_items(content.get("media") if self._is_jsonl else content)
         media = {name: self._store.find_entry(entry) for name, entry in references}
         in_line = {part.name: part.data for part in parts_of_line(content)} if self._is_jsonl else {}

@@ -244,7 +244,7 @@ def arrow_batches(path: str, start: int = 0) -> Iterator[Any]:
                 used += arrow_checks.ROW_BYTES * batch.num_rows + (
                     arrow_checks.check_batch(batch) if row > start else 0
                 )
-                arrow_checks.check_unpacked_size(used, allowed, path)
+                arrow_checks.check_allowed_bytes(used, allowed, path)
                 yield batch
 
 
@@ -302,7 +302,7 @@ def open_parquet(path: str) -> Any:
         file = parquet.ParquetFile(open_random_access(path), pre_buffer=False)
         arrow_checks.check_schema(file.schema_arrow)
         rows = file.metadata.num_rows * arrow_checks.ROW_BYTES
-        arrow_checks.check_unpacked_size(rows, arrow_checks.allowed_bytes(path), path)
+        arrow_checks.check_allowed_bytes(rows, arrow_checks.allowed_bytes(path), path)
         return file
 
 
@@ -336,7 +336,7 @@ def parquet_batches(
         if not is_url(path):  # the pages of an object would be fetched twice
             pages = parquet_pages.read_page_facts(chunks[group], facts.num_rows, source, columns)
             unpacked += pages.unpacked
-            arrow_checks.check_unpacked_size(unpacked, allowed, path)
+            arrow_checks.check_allowed_bytes(unpacked, allowed, path)
             step = min(step, pages.rows)
             if pages.shared:
                 reader = parquet.ParquetFile(
@@ -345,7 +345,7 @@ def parquet_batches(
         first = 0
         for batch in reader.iter_batches(step, row_groups=[group], columns=columns, use_threads=False):
             used += arrow_checks.check_batch(batch)
-            arrow_checks.check_unpacked_size(used, allowed, path)
+            arrow_checks.check_allowed_bytes(used, allowed, path)
             yield ParquetBatch(row - facts.num_rows + first, group, first, batch)
             first += batch.num_rows
         if first != facts.num_rows:

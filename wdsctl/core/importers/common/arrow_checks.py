@@ -29,7 +29,7 @@ def allowed_bytes(path: str) -> int:
     return stream_limit(source_files.stat_file(path).size)
 
 
-def check_unpacked_size(used: int, allowed: int, path: str) -> None:
+def check_allowed_bytes(used: int, allowed: int, path: str) -> None:
     """Raises DatasetError WDS233 if more comes out of a file than is allowed."""
     if used > allowed:
         hint = f"write it again without compression and without dictionary encoding; or {RAISE_LIMITS_HINT}"
@@ -173,7 +173,7 @@ def check_message(message: Any, path: str, allowed: int) -> None:
             raise ValueError("a buffer lies outside of its message")
         if length >= 8:
             used += max(0, struct.unpack_from("<q", body, offset)[0])
-            check_unpacked_size(used, allowed, path)
+            check_allowed_bytes(used, allowed, path)
 
 
 def _field(data: memoryview, table: int, number: int) -> int:

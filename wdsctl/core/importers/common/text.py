@@ -99,7 +99,7 @@ class TextRows:
         """Do nothing: files are open only while rows are read."""
 
 
-def iter_lines(
+def iter_text_lines(
     file: BinaryIO, path: str, offset: int, number: int, encoding: str = "utf-8"
 ) -> Iterator[tuple[bytes, int, int]]:
     """Yield (line with its line end, offset of the next line, number of the next line). Skips a byte order mark.
