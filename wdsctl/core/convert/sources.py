@@ -228,6 +228,7 @@ def _open_shards(
     )
     with OpenDataset(location) as dataset:
         generation, split_names = dataset.catalog.generation, dataset.catalog.split_names()
+        config = dataset.config if dataset.has_config() else None
     if location.meta == private_catalog and request.split:
         _check_split_of_unprepared(root, split_names, request.split)
     compressed = [] if request.from_format or is_selected else _take_compressed_tars(findings)
@@ -238,7 +239,6 @@ def _open_shards(
     opened.findings += [found for found in findings if found.code not in ignored]
     options |= {"catalog": location.meta, "generation": str(generation)}
     options |= _selection_options(view, request)
-    config = load_config(location.config_path) if os.path.exists(location.config_path) else None
     if request.layout == "monolithic" and (refs := _media_refs(location, config)):
         options |= {**_source_options(request, "polylithic"), "refs": json.dumps(refs)}
         report = replace(report, form="polylithic", reason=f"dataset.yaml names stores for {', '.join(refs)}")

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wdsctl.core.catalog.splits import sample_flags
-from wdsctl.core.dataset.config import load_config
 from wdsctl.core.dataset.location import DatasetLocation, locate
 from wdsctl.core.dataset.sequences import IMAGE, VIDEO
 from wdsctl.core.dataset.shard_names import is_jsonl_name
@@ -294,9 +293,10 @@ def _match_by_names(location: DatasetLocation) -> FormatMatch | None:
 
 def _is_robot_data(location: DatasetLocation) -> bool:
     """Whether the shards are lines that name frames of videos, or images in other files."""
-    if is_url(location.root) or not os.path.exists(location.config_path):
+    if is_url(location.root):
         return False
-    sequences = load_config(location.config_path).sequences
+    with OpenDataset(location) as dataset:
+        sequences = dataset.config.sequences
     return sequences is not None and not {IMAGE, VIDEO}.isdisjoint(sequences.features.values())
 
 
@@ -310,6 +310,7 @@ def _names_files_in_lines(path: str, location: DatasetLocation) -> bool:
         return False
     from wdsctl.core.importers.jsonl import names_files
 
-    if source_files.exists(location.config_path) and load_config(location.config_path).refs:
-        return False
+    with OpenDataset(location) as dataset:
+        if dataset.config.refs:
+            return False
     return names_files(path)

@@ -150,7 +150,7 @@ def read_snapshot(dataset: OpenDataset, *, rebuild: bool) -> CatalogSnapshot:
     """Read the published catalog. Raises CatalogError.
 
     Without a catalog, or for a rebuild of a damaged one, the snapshot has no rows, and its split rule is that of
-    dataset.yaml.
+    dataset.yaml, from which a rebuild restores the splits.
     """
     location = dataset.location
     try:
@@ -158,9 +158,7 @@ def read_snapshot(dataset: OpenDataset, *, rebuild: bool) -> CatalogSnapshot:
     except CatalogError as error:
         is_damaged = error.code == "WDS302"
         if error.code == "WDS301" or (rebuild and is_damaged):
-            return CatalogSnapshot(
-                [], _authored_rule(location), last_offsets_generation(location), is_damaged=is_damaged
-            )
+            return CatalogSnapshot([], dataset.config.split, last_offsets_generation(location), is_damaged=is_damaged)
         raise
 
 
@@ -197,12 +195,3 @@ def damaged_shard_findings(location: DatasetLocation, rows: Sequence[ShardRow]) 
         for row in rows
         if row.code is not None
     ]
-
-
-def _authored_rule(location: DatasetLocation) -> SplitRule | None:
-    """The split rule in dataset.yaml, from which a rebuild restores the splits."""
-    if not os.path.exists(location.config_path):
-        return None
-    from wdsctl.core.dataset.config import load_config
-
-    return load_config(location.config_path).split

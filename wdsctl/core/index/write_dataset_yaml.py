@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wdsctl.core.catalog.totals import PartCount
-from wdsctl.core.dataset.config import DatasetConfig, dump_config, load_config
+from wdsctl.core.dataset.config import DatasetConfig, dump_config
 from wdsctl.core.dataset.location import DatasetLocation, shell_command, shell_command_at
 from wdsctl.core.dataset.shard_names import is_jsonl_name
 from wdsctl.core.errors import DatasetError, Finding, UsageError
@@ -177,7 +177,7 @@ def write_dataset_yaml(
     raises `UnsureTypeError`.
     """
     base, location = base or DatasetConfig(), dataset.location
-    there = os.path.exists(location.config_path)
+    there = dataset.has_config()
     if there and not request:
         return None, False
     parts, rule = dataset.catalog.parts(), dataset.catalog.default_split_rule()
@@ -189,7 +189,7 @@ def write_dataset_yaml(
     found = detect_dataset_type(dataset, generation)
     if must_be_sure and is_doubtful(found, request):
         return found, False
-    before = load_config(location.config_path) if there else base
+    before = dataset.config if there else base
     sample_type, field_map = resolve_sample_type(found, request, [part.name for part in parts])
     optional = resolve_optional(before, found, sample_type, field_map)
     config = replace(

@@ -14,7 +14,6 @@ from wdsctl.core.convert.convert import convert
 from wdsctl.core.convert.finish import write_training_files
 from wdsctl.core.convert.report import LEFT_OUT_FILE
 from wdsctl.core.convert.request import ConvertReport
-from wdsctl.core.dataset.config import load_config
 from wdsctl.core.dataset.location import DatasetLocation, locate, note_catalog_location, shell_command
 from wdsctl.core.dataset.lock import check_lock_held, lock_dataset
 from wdsctl.core.dataset.polylithic import is_polylithic, read_polylithic_folder
@@ -295,7 +294,8 @@ def _prepare_robot_dataset(
     split = report.split
     rule = robot_split_rule(request)
     if request.split is not None:
-        current = load_config(locate(source, request.catalog).config_path).split
+        with open_dataset(source, request.catalog) as dataset:
+            current = dataset.config.split
         if current is None or not rule.is_satisfied_by(current):
             change = SplitRequest(rule=rule, may_move=request.may_move)
             split = split_dataset(source, change, catalog=request.catalog, wait=request.wait, progress=progress)

@@ -12,13 +12,12 @@ from dataclasses import replace
 
 from wdsctl.core.blend import Leaf, list_split_names, read_blend
 from wdsctl.core.catalog.presence import wait_for_catalog
-from wdsctl.core.dataset.config import load_config
 from wdsctl.core.dataset.location import DatasetLocation, locate
 from wdsctl.core.dataset.polylithic import find_polylithic_folder, follow_to_primary, read_polylithic_folder
 from wdsctl.core.dataset.view_root import locate_view, parse_root
 from wdsctl.core.errors import Finding, OptionConflict, WdsctlError
 from wdsctl.core.inspect.blend import inspect_blend
-from wdsctl.core.opened.handle import open_dataset
+from wdsctl.core.opened.handle import OpenDataset, open_dataset
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.urls import redact_secrets
 from wdsctl.core.validate.dataset import sort_findings, validate_dataset
@@ -231,8 +230,9 @@ def _combine_reports(
 
 
 def _has_ref_rules(location: DatasetLocation) -> bool:
-    with suppress(WdsctlError):  # `validate_dataset` reports an invalid dataset.yaml
-        return os.path.exists(location.config_path) and bool(load_config(location.config_path).refs)
+    # `validate_dataset` reports an invalid dataset.yaml.
+    with suppress(WdsctlError), OpenDataset(location) as dataset:
+        return bool(dataset.config.refs)
     return False
 
 
