@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import re
 from collections.abc import Callable, Iterator
@@ -17,6 +18,8 @@ from wdsctl.core import errors
 from wdsctl.core.codes import load_codes
 from wdsctl.core.errors import WdsctlError
 from wdsctl.core.version import VERSION
+
+DECISIONS = ROOT / "docs" / "decisions"
 
 #: The base of all errors, which is never raised itself.
 BASE_CODE = "WDS000"
@@ -122,7 +125,7 @@ def test_changelog_has_version_of_package() -> None:
 
 
 def test_decisions_are_numbered_and_have_all_sections() -> None:
-    pages = sorted((ROOT / "docs" / "decisions").glob("0*.md"))
+    pages = sorted(DECISIONS.glob("0*.md"))
 
     assert [int(page.name[:4]) for page in pages] == list(range(1, len(pages) + 1))
     for number, page in enumerate(pages, 1):
@@ -135,11 +138,58 @@ def test_decisions_are_numbered_and_have_all_sections() -> None:
         ]
 
 
-def test_index_of_decisions_has_each_once_with_its_title() -> None:
-    folder = ROOT / "docs" / "decisions"
-    titles = {page.name: page.read_text(encoding="utf-8").partition("\n")[0] for page in folder.glob("0*.md")}
+def test_index_of_decisions_has_each_once_with_its_title_and_mark() -> None:
     listed = re.findall(
-        r"^- (\d+)\. \[(.*)\]\((.*)\)$", (folder / "README.md").read_text(encoding="utf-8"), re.MULTILINE
+        r"^- (\d+)\. \[(.*)\]\((.*)\)(?:, (superseded(?: in part)?)\b.*)?$",
+        (DECISIONS / "README.md").read_text(encoding="utf-8"),
+        re.MULTILINE,
     )
 
-    assert sorted((name, f"# {number}. {title}") for number, title, name in listed) == sorted(titles.items())
+    assert sorted((name, f"# {number}. {title}", mark) for number, title, name, mark in listed) == sorted(
+        (page.name, page.read_text(encoding="utf-8").partition("\n")[0], mark_of_decision(page))
+        for page in DECISIONS.glob("0*.md")
+    )
+
+
+def mark_of_decision(page: Path) -> str:
+    """`superseded` or `superseded in part`, if the first line of the page says so."""
+    mark = re.match(r"# .+\n\n\*\*(Superseded(?: in part)?)\*\*", page.read_text(encoding="utf-8"))
+    return mark[1].lower() if mark else ""
+
+
+@functools.cache
+def words_of_package() -> frozenset[str]:
+    texts = [*sources.texts().values(), (ROOT / "pyproject.toml").read_text(encoding="utf-8")]
+    return frozenset(word for text in texts for word in re.findall(r"\w+", text))
+
+
+@functools.cache
+def modules_of_repository() -> frozenset[str]:
+    """Every module with some of its folders: `wdsctl/core/files.py` is in it, and `core/files.py`, and `files.py`."""
+    folders = ("wdsctl", "tests", "docs", "benchmarks", "examples")
+    paths = [path.relative_to(ROOT).parts for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    return frozenset("/".join(parts[i:]) for parts in paths for i in range(len(parts)))
+
+
+#: Names of other projects, and of examples.
+FOREIGN_NAMES = {"limit_val_batches", "resize_", "unsupported_byte_offset", "CURSOR_TRACE_ID"}
+FOREIGN_NAMES |= {"IMG_2024_01_07.jpg", "a_b.jpg", "jupyter_client", "multiprocessing.py", "lengths.py"}
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        *(page for page in sorted(DECISIONS.glob("0*.md")) if mark_of_decision(page) != "superseded"),
+        *(ROOT / "docs" / name for name in ("architecture.md", "internals.md")),
+    ],
+    ids=name_of,
+)
+def test_names_of_code_on_page_exist(page: Path) -> None:
+    found = {span for span in re.findall(r"`([^`\s]+)`", prose(page)) if span not in FOREIGN_NAMES}
+    modules = {span for span in found if span.endswith(".py")}
+    # A name of ours has an underscore or a capital within; other words may mean anything.
+    dotted = {span.removesuffix("()") for span in found - modules if re.fullmatch(r"[A-Za-z_][\w.]*(\(\))?", span)}
+    names = {name for span in dotted for name in span.split(".") if re.search(r"\w_\w|[a-z][A-Z]", name)}
+
+    assert sorted(modules - modules_of_repository()) == []
+    assert sorted(names - words_of_package()) == []
