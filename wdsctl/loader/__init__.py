@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from wdsctl.core.extras import require_packages
+from wdsctl.core.samples.types import SAMPLE_TYPES
 
 if TYPE_CHECKING:
     from wdsctl.core.blend import Blender
@@ -88,26 +89,7 @@ _EXPORTS_BY_MODULE = {
     "samples.compose": ("compose_fields",),
     "samples.lazy_part": ("LazyPart",),
     "samples.registry": ("register_joiner", "register_sample_type"),
-    "samples.types": (
-        "AudioSample",
-        "CaptioningSample",
-        "ConversationSample",
-        "DetectionSample",
-        "ImageClassificationSample",
-        "ImageSample",
-        "InterleavedSample",
-        "MultiChoiceVQASample",
-        "OCRSample",
-        "PreferenceSample",
-        "SegmentationSample",
-        "SimilarityInterleavedSample",
-        "TextSample",
-        "TranscriptionSample",
-        "VideoSample",
-        "VidQASample",
-        "VQAOCRSample",
-        "VQASample",
-    ),
+    "samples.types": tuple(SAMPLE_TYPES),
     "stores": ("FileStore", "open_store"),
     "stores.cache": ("CachePool", "Lazy", "NoCachePool"),
     "stores.cookers": ("basic_sample_keys", "Cooker", "cooker"),

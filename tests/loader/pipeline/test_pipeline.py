@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import warnings
 from collections import Counter
@@ -14,6 +15,9 @@ import pytest
 from tests.loader.datasets import Raw, a_dataset, numbered
 from tests.loader.running import Twice, ids, make_training_loader, save_state_after
 from wdsctl.core.errors import StateMismatch
+from wdsctl.loader import Buckets, Packing, get_train_dataset
+from wdsctl.loader.pipeline.pipeline import Pipeline
+from wdsctl.loader.recipe.dataset import is_count_preserving
 
 SAMPLES = 96
 
@@ -93,3 +97,18 @@ def test_restoring_same_recipe_does_not_warn(dataset: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         make_training_loader(dataset, encoder=Upper()).load_state_dict(state, strict=True)
+
+
+def test_finite_passes_run_every_stage_that_a_pipeline_may_have(dataset: str) -> None:
+    packing = Packing(length=lambda _: 1, capacity=3)
+    buckets = Buckets(of=lambda _: 1, edges=[7])
+    options: dict[str, Any] = {"pack": {"packing": packing}, "group": {"buckets": buckets}}
+    stages = {
+        each.name
+        for each in dataclasses.fields(Pipeline)
+        if str(each.type).endswith(("Stage | None", "StageLike | None"))
+    }
+
+    assert stages - {"bulk"} == set(options), "a new stage: see `is_count_preserving`, and add an option for it here"
+    for arguments in options.values():
+        assert not is_count_preserving(get_train_dataset(dataset, batch_size=4, repeat=False, **arguments))
