@@ -19,7 +19,7 @@ from wdsctl.cli.output import Output
 from wdsctl.cli.wizard import (
     Interview,
     PrepareCommand,
-    PrepareOutcome,
+    PrepareResult,
     command_lines,
     default_dest,
     prepare_with_questions,
@@ -83,7 +83,7 @@ class FakePrepare:
         return self.report
 
 
-def run_wizard(request: PrepareCommand, ask: Answers, prepare: FakePrepare, output: Output = QUIET) -> PrepareOutcome:
+def run_wizard(request: PrepareCommand, ask: Answers, prepare: FakePrepare, output: Output = QUIET) -> PrepareResult:
     """Run the wizard with these answers and a fake prepare."""
     return prepare_with_questions(
         request, Interview(ask), output, prepare, lambda _request, _output: prepare.report.detection

@@ -171,6 +171,12 @@ def modules_of_repository() -> frozenset[str]:
     return frozenset("/".join(parts[i:]) for parts in paths for i in range(len(parts)))
 
 
+def test_modules_named_in_docstrings_and_comments_exist() -> None:
+    written = {path for text in sources.texts().values() for path in re.findall(r"`([\w./]+/[\w./]+\.py)`", text)}
+
+    assert sorted(written - modules_of_repository()) == []
+
+
 #: Names of other projects, and of examples.
 FOREIGN_NAMES = {"limit_val_batches", "resize_", "unsupported_byte_offset", "CURSOR_TRACE_ID"}
 FOREIGN_NAMES |= {"IMG_2024_01_07.jpg", "a_b.jpg", "jupyter_client", "multiprocessing.py", "lengths.py"}

@@ -76,7 +76,7 @@ def test_batch_numbers_in_trace_give_one_order_across_ranks(kind: str, dataset: 
             with loader:
                 list(loader)
         trace = read_trace(str(folder))
-        assert trace.flaws == []
+        assert trace.problems == []
         return [(batch.number, batch.origins.tolist()) for batch in trace.batches(pass_number=0)]
 
     assert [order(world) for world in (3, 16)] == [order(1)] * 2

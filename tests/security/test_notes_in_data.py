@@ -26,7 +26,7 @@ from wdsctl.core.remote_catalogs import ranges
 from wdsctl.core.safe_open import ALLOW_PATH_VARIABLE, check_store
 from wdsctl.core.trace import SourceFacts
 from wdsctl.core.trace.format import RunFacts, encode_preamble, run_facts_to_json
-from wdsctl.core.trace.read import Flaw, open_trace_file
+from wdsctl.core.trace.read import TraceProblem, open_trace_file
 from wdsctl.core.trace.trace import TraceOptions, query_trace
 from wdsctl.core.views.definition import ViewDefinition, parse_definition
 from wdsctl.core.views.select import evaluate_stored
@@ -156,10 +156,10 @@ def test_trace_with_facts_of_other_types_is_damaged(tmp_path: Path, facts: dict[
     content["sources"][0] |= facts
     path.write_bytes(encode_preamble(json.dumps(content).encode()))
 
-    flaw = open_trace_file(str(path))
+    problem = open_trace_file(str(path))
 
-    assert isinstance(flaw, Flaw)
-    assert flaw.kind == "damaged"
+    assert isinstance(problem, TraceProblem)
+    assert problem.kind == "damaged"
 
 
 def test_url_is_allowed_as_the_hint_names_it(monkeypatch: pytest.MonkeyPatch) -> None:

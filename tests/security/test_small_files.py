@@ -160,13 +160,13 @@ def test_block_of_a_trace_is_bounded(tmp_path: Path) -> None:
     _a_trace(tmp_path / "t", [_a_block(0, 10, MAX_BLOCK_BYTES // 24 + 1), _a_block(1, 10, 10)])
     trace = read_folder(tmp_path / "t")
     assert [batch.number for batch in trace.batches()] == [1]
-    assert [flaw.kind for flaw in trace.flaws] == ["damaged"]
+    assert [problem.kind for problem in trace.problems] == ["damaged"]
 
 
 def test_block_of_a_trace_is_unpacked_to_the_stated_size_only(tmp_path: Path) -> None:
     _a_trace(tmp_path / "t", [_a_block(0, 100_000, 10)])
     trace = read_folder(tmp_path / "t")
-    assert (list(trace.batches()), [flaw.kind for flaw in trace.flaws]) == ([], ["damaged"])
+    assert (list(trace.batches()), [problem.kind for problem in trace.problems]) == ([], ["damaged"])
 
 
 def test_trace_out_of_proportion_to_its_files_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The command line: one run of it, and the one place where errors end."""
+"""Runs the command line once, and handles all errors."""
 
 from __future__ import annotations
 

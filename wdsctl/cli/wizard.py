@@ -125,7 +125,7 @@ class PrepareCommand:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PrepareOutcome:
+class PrepareResult:
     """The report of `prepare`, and the request with the answers. `has_prompted`: whether there were questions."""
 
     command: PrepareCommand
@@ -133,10 +133,10 @@ class PrepareOutcome:
     has_prompted: bool = False
 
 
-def prepare_interactively(command: PrepareCommand, common: CommonOptions) -> PrepareOutcome:
+def prepare_interactively(command: PrepareCommand, common: CommonOptions) -> PrepareResult:
     """Run `prepare`, on a terminal after questions. Nothing is written before the last answer."""
     if not may_ask(common):
-        return PrepareOutcome(command=command, report=run_prepare(command, common.output))
+        return PrepareResult(command=command, report=run_prepare(command, common.output))
     return prepare_with_questions(command, Interview(TerminalPrompter(), yes=common.yes), common.output)
 
 
@@ -208,7 +208,7 @@ def prepare_with_questions(
     output: Output,
     run: Callable[[PrepareCommand, Output], PrepareReport] = run_prepare,
     detect: Callable[[PrepareCommand, Output], Detection | None] = detect_sample_type,
-) -> PrepareOutcome:
+) -> PrepareResult:
     """Complete the request, let the user confirm the detected sample type, and run `prepare`.
 
     The questions are about the files in the zips of the source, too.
@@ -229,11 +229,11 @@ def _prepare_with_questions(
     output: Output,
     run: Callable[[PrepareCommand, Output], PrepareReport],
     detect: Callable[[PrepareCommand, Output], Detection | None],
-) -> PrepareOutcome:
+) -> PrepareResult:
     with report_unwritten_interrupt():
         command = confirm_sample_type(ask_missing(command, interview, output), detect, interview, output)
     command, report = _run_confirmed(command, interview, output, run)
-    return PrepareOutcome(command=command, report=report, has_prompted=interview.has_prompted)
+    return PrepareResult(command=command, report=report, has_prompted=interview.has_prompted)
 
 
 def _run_confirmed(

@@ -272,7 +272,7 @@ def _run_left(
 
 
 @dataclass(frozen=True, slots=True)
-class _BatchOutcome(Generic[ResultT]):
+class _BatchResult(Generic[ResultT]):
     """(whether the result is saved, the result) of each unit, and results that the caller must save."""
 
     results: Sequence[tuple[bool, list[ResultT]]]
@@ -284,7 +284,7 @@ def _run_batch(
     results: ResultFolder[UnitT, ResultT] | None,
     caller_pid: int | None,
     batch: UnitBatch[UnitT],
-) -> _BatchOutcome[ResultT]:
+) -> _BatchResult[ResultT]:
     """Run the units of a batch. Other processes do not send results that are saved.
 
     `caller_pid`: None if the caller is on another machine. Its process then saves the results.
@@ -303,7 +303,7 @@ def _run_batch(
         (is_saved, [] if is_saved and is_other_process else [result])
         for is_saved, result in zip(saved, found, strict=True)
     ]
-    return _BatchOutcome(sent, packed)
+    return _BatchResult(sent, packed)
 
 
 def batch_spans(sizes: Sequence[int], workers: int, limits: BatchLimits) -> list[tuple[int, int]]:

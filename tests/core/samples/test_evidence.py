@@ -109,9 +109,9 @@ def test_json_key_has_kind_of_its_values(values: list[object], kind: str) -> Non
     ],
 )
 def test_wrong_extension_is_reported(name: str, head: bytes, content_name: str) -> None:
-    oddities = examine_part(PartEvidence(name, 2, (head, head)), 2).oddities
+    anomalies = examine_part(PartEvidence(name, 2, (head, head)), 2).anomalies
 
-    assert oddities == (f"{name}: the extension does not match the content, which is {content_name} (2 of 2)",)
+    assert anomalies == (f"{name}: the extension does not match the content, which is {content_name} (2 of 2)",)
 
 
 @pytest.mark.parametrize(
@@ -126,35 +126,35 @@ def test_wrong_extension_is_reported(name: str, head: bytes, content_name: str) 
     ],
 )
 def test_matching_or_unknown_extension_is_not_reported(name: str, head: bytes) -> None:
-    assert examine_part(PartEvidence(name, 1, (head,)), 1).oddities == ()
+    assert examine_part(PartEvidence(name, 1, (head,)), 1).anomalies == ()
 
 
 def test_examine_part_names_format_that_loader_does_not_decode() -> None:
     heic = b"\0\0\0\x18ftypheic\0\0\0\0mif1heic"
 
-    assert examine_part(PartEvidence("heic", 2, (heic, heic)), 2).oddities == (
+    assert examine_part(PartEvidence("heic", 2, (heic, heic)), 2).anomalies == (
         "heic: the loader does not decode HEIC: convert the files, or pass a decoder of your own (pillow-heif)",
     )
 
 
 def test_examine_part_recognizes_jpeg_xl_without_container() -> None:
-    [oddity] = examine_part(PartEvidence("jxl", 1, (b"\xff\x0a\x98\xc0",)), 1).oddities
+    [anomaly] = examine_part(PartEvidence("jxl", 1, (b"\xff\x0a\x98\xc0",)), 1).anomalies
 
-    assert oddity.startswith("jxl: the loader does not decode JXL")
-    assert oddity.endswith("(pillow-jxl-plugin)")
+    assert anomaly.startswith("jxl: the loader does not decode JXL")
+    assert anomaly.endswith("(pillow-jxl-plugin)")
 
 
 def test_text_in_another_encoding_is_counted() -> None:
     facts = examine_part(PartEvidence("txt", 3, ("Zoë".encode("latin-1"), "Zoë".encode(), b"\x00\xff")), 3)
 
     assert (facts.read, facts.not_utf8) == (3, 1)
-    assert facts.oddities[0] == "txt: 1 of 3 read are not UTF-8"
+    assert facts.anomalies[0] == "txt: 1 of 3 read are not UTF-8"
 
 
 def test_empty_and_mixed_contents_are_reported() -> None:
     facts = examine_part(PartEvidence("x", 3, (b"", b"text", an_image("PNG"))), 3)
 
-    assert facts.oddities == (
+    assert facts.anomalies == (
         "x: the content is not of one kind: empty (1), text (1), PNG (1) of 3 read",
         "x: 1 of 3 are empty",
     )

@@ -8,7 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.traces import Origin, restore_keys
-from wdsctl.core.trace.format import FRAME_HEAD_BYTES, NO_ORIGIN, TraceBlock, decode_block, encode_block, parse_head
+from wdsctl.core.trace.format import (
+    FRAME_HEAD_BYTES,
+    NO_ORIGIN,
+    TraceBlock,
+    decode_block,
+    encode_block,
+    parse_block_header,
+)
 
 NUMBERS = st.integers(-(1 << 62), (1 << 62) - 1)
 SMALL = st.integers(0, (1 << 63) - 1)
@@ -20,7 +27,7 @@ def round_trip(batches: list[tuple[int, list[Any]]]) -> TraceBlock:
     """Writes these batches and reads them again."""
     numbers = [number for number, _ in batches]
     data = encode_block(numbers, [len(each) for _, each in batches], [o for _, each in batches for o in each], 0, 0)
-    head = parse_head(data)
+    head = parse_block_header(data)
     assert head is not None
     assert (head.low, head.high, head.batches) == (numbers[0], numbers[-1], len(batches))
     block = decode_block(head, data[FRAME_HEAD_BYTES:])
@@ -63,13 +70,13 @@ def test_changed_byte_is_detected() -> None:
     data = encode_block([7, 8], [1, 1], [(0, 0, 1), (0, 0, 2)], 7, 0)
     for at in range(len(data)):
         changed = data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :]
-        head = parse_head(changed)
+        head = parse_block_header(changed)
         assert head is None or decode_block(head, changed[FRAME_HEAD_BYTES:]) is None
 
 
 def test_body_that_differs_from_its_head_is_refused() -> None:
     data = encode_block([7], [1], [(0, 0, 1)], 7, 0)
-    head = parse_head(data)
+    head = parse_block_header(data)
     assert head is not None
     for body in (zlib.compress(b"short"), b"no zlib"):
         assert decode_block(head._replace(length=len(body), crc=zlib.crc32(body)), body) is None
@@ -78,6 +85,6 @@ def test_body_that_differs_from_its_head_is_refused() -> None:
 @pytest.mark.parametrize("samples", [1 << 31, (1 << 63) - 1])
 def test_block_that_claims_more_than_memory_is_damaged(samples: int) -> None:
     data = encode_block([1], [1], [(0, 0, 1)], 0, 0)
-    head = parse_head(data)
+    head = parse_block_header(data)
     assert head is not None
     assert decode_block(head._replace(samples=samples), data[FRAME_HEAD_BYTES:]) is None

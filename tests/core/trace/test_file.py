@@ -8,7 +8,7 @@ import pytest
 
 from tests.core.traces import a_run, a_writer, origins_of, read_folder, restore_keys_by_batch
 from wdsctl.core.trace.format import PREAMBLE_BYTES, TRACE_MAGIC, encode_preamble, parse_preamble
-from wdsctl.core.trace.read import Flaw, TraceFile, open_trace_file, read_block
+from wdsctl.core.trace.read import TraceFile, TraceProblem, open_trace_file, read_block
 
 
 def a_file(folder: Path, blocks: int = 3) -> Path:
@@ -39,7 +39,7 @@ def test_truncated_file_returns_its_complete_blocks(tmp_path: Path) -> None:
         trace = read_folder(tmp_path)
 
         assert restore_keys_by_batch(trace) == {number: origins_of(number) for number in range(blocks * 2)}
-        assert [flaw.kind for flaw in trace.flaws] == ([] if size in starts else ["cut"])
+        assert [problem.kind for problem in trace.problems] == ([] if size in starts else ["cut"])
 
 
 def test_file_with_changed_byte_loses_only_damaged_block(tmp_path: Path) -> None:
@@ -54,7 +54,9 @@ def test_file_with_changed_byte_loses_only_damaged_block(tmp_path: Path) -> None
         batches = restore_keys_by_batch(trace)
 
         assert list(batches) == [number for number in range(6) if number // 2 != damaged_block], at
-        assert [(flaw.kind, flaw.byte_offset) for flaw in trace.flaws] == [("damaged", starts[damaged_block])], at
+        assert [(problem.kind, problem.byte_offset) for problem in trace.problems] == [
+            ("damaged", starts[damaged_block])
+        ], at
 
 
 def test_damaged_header_loses_one_file_and_no_other(tmp_path: Path) -> None:
@@ -63,24 +65,24 @@ def test_damaged_header_loses_one_file_and_no_other(tmp_path: Path) -> None:
     for at in range(8, PREAMBLE_BYTES + parse_preamble(data)[0]):
         path.write_bytes(data[:at] + bytes([data[at] ^ 0x01]) + data[at + 1 :])
         trace = read_folder(tmp_path)
-        assert [flaw.path for flaw in trace.flaws] == [str(path)]
+        assert [problem.path for problem in trace.problems] == [str(path)]
         assert [file.path for file in trace.files] == [str(other)]
 
 
 def test_file_of_other_kind_is_reported_as_damaged(tmp_path: Path) -> None:
     path = tmp_path / "rank-00000-1.trace"
     path.write_bytes(b"something else altogether, of any length")
-    flaw = open_trace_file(str(path))
-    assert flaw == Flaw(str(path), 0, "damaged", "it is not a trace file")
+    problem = open_trace_file(str(path))
+    assert problem == TraceProblem(str(path), 0, "damaged", "it is not a trace file")
 
 
 @pytest.mark.parametrize(("header", "kind"), [({"version": 2}, "newer"), ({"version": 1}, "damaged"), ([], "damaged")])
 def test_unknown_header_is_reported_by_kind(tmp_path: Path, header: object, kind: str) -> None:
     path = tmp_path / "rank-00000-1.trace"
     path.write_bytes(encode_preamble(json.dumps(header).encode()))
-    flaw = open_trace_file(str(path))
-    assert isinstance(flaw, Flaw)
-    assert flaw.kind == kind
+    problem = open_trace_file(str(path))
+    assert isinstance(problem, TraceProblem)
+    assert problem.kind == kind
 
 
 def test_trace_file_matches_documented_format(tmp_path: Path) -> None:
@@ -93,6 +95,6 @@ def test_trace_file_matches_documented_format(tmp_path: Path) -> None:
     assert data[16 + length :][:4] == b"WTB1"
 
 
-def test_read_block_reports_missing_block_as_flaw(tmp_path: Path) -> None:
+def test_read_block_reports_missing_block_as_problem(tmp_path: Path) -> None:
     file = open_file(a_file(tmp_path))
-    assert isinstance(read_block(file, 3), Flaw)
+    assert isinstance(read_block(file, 3), TraceProblem)

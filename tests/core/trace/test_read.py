@@ -111,9 +111,9 @@ def test_only_blocks_that_overlap_range_are_read(tmp_path: Path) -> None:
     assert restore_keys_by_batch(trace, start=250, stop=260) == {
         number: origins_of(number) for number in range(250, 260)
     }
-    assert trace.flaws == []
+    assert trace.problems == []
     assert len(restore_keys_by_batch(trace)) == 100
-    assert [flaw.byte_offset for flaw in trace.flaws] == starts[:2] + starts[3:]
+    assert [problem.byte_offset for problem in trace.problems] == starts[:2] + starts[3:]
     assert [len(samples) for samples in trace.samples(250, 252)] == [2, 2]
 
 

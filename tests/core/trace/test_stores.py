@@ -38,7 +38,7 @@ def test_trace_in_store_equals_trace_in_folder(store_folder: str, tmp_path: Path
     assert restore_keys_by_batch(remote) == restore_keys_by_batch(local_trace)
     assert len(restore_keys_by_batch(remote)) == 300
     assert [batch.number for batch in remote.step(20)] == [40, 41]
-    assert remote.flaws == local_trace.flaws == []
+    assert remote.problems == local_trace.problems == []
 
 
 def test_later_run_wins_and_nothing_is_overwritten(store_folder: str) -> None:
@@ -58,7 +58,7 @@ def test_later_run_wins_after_clock_was_set_back(store_folder: str, monkeypatch:
     assert restore_keys_by_batch(read_trace(store_folder)) == {0: origins_of(0, run=1)}
 
 
-def test_missing_object_is_reported_as_flaw(store_folder: str) -> None:
+def test_missing_object_is_reported_as_problem(store_folder: str) -> None:
     writer = a_writer(store_folder)
     for number in range(3):
         writer.add(number, origins_of(number))
@@ -68,7 +68,7 @@ def test_missing_object_is_reported_as_flaw(store_folder: str) -> None:
     store.delete([store.list(store_folder)[2].url])
     trace = read_trace(store_folder)
 
-    assert next(flaw.path for flaw in trace.flaws if "missing" in flaw.message).startswith(store_folder)
+    assert next(problem.path for problem in trace.problems if "missing" in problem.message).startswith(store_folder)
     assert list(restore_keys_by_batch(trace)) == [0, 2]
 
 

@@ -93,7 +93,7 @@ def test_normal_exit_loses_nothing_and_forked_child_writes_nothing(tmp_path: Pat
     children.run([sys.executable, "-W", "ignore", "-c", SEVEN, tmp_path, *arguments], check=True)
     trace = read_folder(tmp_path)
     written = sum(int(file.blocks[:, 5].sum()) for file in trace.files)  # batches that were written twice count twice
-    assert (list(restore_keys_by_batch(trace)), trace.flaws, written) == (list(range(7)), [], 7)
+    assert (list(restore_keys_by_batch(trace)), trace.problems, written) == (list(range(7)), [], 7)
 
 
 def test_each_run_gets_file_number_above_all_existing_ones(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_failed_write_leaves_no_partial_block_and_is_repeated(tmp_path: Path, fr
         for _ in range(3):
             writer.flush()
     assert [writer.path in line and "cannot write the trace" in line for line in reports] == [True]
-    assert (restore_keys_by_batch(read_folder(tmp_path)), read_folder(tmp_path).flaws) == ({}, [])
+    assert (restore_keys_by_batch(read_folder(tmp_path)), read_folder(tmp_path).problems) == ({}, [])
     writer.add(1, origins_of(1))
     writer.close()
     assert restore_keys_by_batch(read_folder(tmp_path)) == {number: origins_of(number) for number in range(2)}
@@ -143,7 +143,7 @@ def test_header_that_failed_is_written_with_first_block(tmp_path: Path, size: in
         assert len(reports) == 1
     writer.add(0, origins_of(0))
     writer.close()
-    assert (restore_keys_by_batch(read_folder(tmp_path)), read_folder(tmp_path).flaws) == ({0: origins_of(0)}, [])
+    assert (restore_keys_by_batch(read_folder(tmp_path)), read_folder(tmp_path).problems) == ({0: origins_of(0)}, [])
 
 
 def test_pending_overflow_is_lost_counted_and_reported_to_readers(tmp_path: Path) -> None:
@@ -163,9 +163,9 @@ def test_pending_overflow_is_lost_counted_and_reported_to_readers(tmp_path: Path
     trace = read_folder(tmp_path)
     assert writer.lost == MAX_PENDING_BATCHES
     assert list(restore_keys_by_batch(trace)) == [*range(1, 21, 2), *after]
-    (flaw,) = trace.flaws
-    assert flaw.kind == "gap"
-    assert f"batches 21 to {after[0] - 2:,} of rank 1 are missing" in flaw.message
+    (problem,) = trace.problems
+    assert problem.kind == "gap"
+    assert f"batches 21 to {after[0] - 2:,} of rank 1 are missing" in problem.message
     assert [f"lacks {MAX_PENDING_BATCHES:,} batches of this run" in line for line in reports] == [
         False,
         True,

@@ -17,14 +17,14 @@ class FakeChannel:
     """A fake channel that records the numbers of the tasks sent."""
 
     def __init__(self) -> None:
-        self.is_torn = False
+        self.is_mid_frame = False
         self.numbers: list[int] = []
 
     def queue_command(self, order: Command, _raw: bytes) -> None:
         self.numbers.append(order.number)
 
     def send(self) -> None:
-        self.is_torn = False
+        self.is_mid_frame = False
 
 
 def test_dispatch_sends_each_task_once() -> None:
@@ -46,7 +46,7 @@ def test_interrupt_between_any_bytecodes_leaves_no_task_unsent() -> None:
         was_interrupted = is_interrupted_at(partial(trim_and_add, slot), place)
         if slot.pending_count < 2:
             slot.add_task(b"task")
-        if not channel.is_torn:
+        if not channel.is_mid_frame:
             slot.dispatch()
             assert channel.numbers == [0, 1, 2, 3], place
         if not was_interrupted:

@@ -51,7 +51,7 @@ class ColumnUnit:
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnOutcome:
+class ColumnResult:
     """The outcome of one task. Nothing is saved if samples failed without `zero`, or the shard cannot be read."""
 
     name: str
@@ -79,18 +79,18 @@ def failed_name(digest: str) -> str:
     return f"{digest}.failed"
 
 
-def run_column_unit(unit: ColumnUnit) -> tuple[ColumnOutcome, ...]:
+def run_column_unit(unit: ColumnUnit) -> tuple[ColumnResult, ...]:
     """Compute the values of one shard for every task, and save them. Failures are reported, not raised."""
     return save_column_values(unit, compute_values(unit))
 
 
-def save_column_values(unit: ColumnUnit, values: Sequence[ComputedValues]) -> tuple[ColumnOutcome, ...]:
+def save_column_values(unit: ColumnUnit, values: Sequence[ComputedValues]) -> tuple[ColumnResult, ...]:
     """Save the values of one shard, one entry per task."""
     outcomes = []
     for task, computed in zip(unit.tasks, values, strict=True):
         name = failed_name(task.digest) if computed.failed_count else task.digest
         [is_saved] = column_results(task.results_folder).save([name], [computed])
-        outcomes.append(ColumnOutcome(task.name, is_saved, computed.failed_count, computed.findings))
+        outcomes.append(ColumnResult(task.name, is_saved, computed.failed_count, computed.findings))
     return tuple(outcomes)
 
 

@@ -246,7 +246,7 @@ def digest_source(spec: ColumnSpec) -> str:
 
 
 def find_source_digest(spec: ColumnSpec) -> str | None:
-    """As `digest_source`, but without running code; None if the digest cannot be known so.
+    """As `digest_source`, but without running code; None if that is impossible.
 
     It is known for a function that is defined once, after an empty line and so without a decorator, at the top level of
     a module in the current folder or on Python's path. A column may name any such module: of a file that cannot be

@@ -100,7 +100,7 @@ class _Cluster:
             self.ray.shutdown()
 
 
-class _Flight(NamedTuple):
+class _Attempt(NamedTuple):
     """A run of a unit on the cluster. `number`: of the unit, from 0."""
 
     number: int
@@ -116,7 +116,7 @@ class PathProbe(NamedTuple):
     entry: str
 
 
-class _UnitOutcome(NamedTuple):
+class _UnitResult(NamedTuple):
     """What a unit returned or raised."""
 
     result: Any
@@ -131,7 +131,7 @@ class RayExecutor:
     ray: ModuleType
     workers: int
     note: Note
-    _flights: dict[Any, _Flight] = field(default_factory=dict)
+    _attempts: dict[Any, _Attempt] = field(default_factory=dict)
     _seconds: list[float] = field(default_factory=list)
 
     @property
@@ -152,7 +152,7 @@ class RayExecutor:
         again: set[int] = set()
         try:
             while True:
-                for _ in range(_UNITS_PER_WORKER * self.workers - len(self._flights)):
+                for _ in range(_UNITS_PER_WORKER * self.workers - len(self._attempts)):
                     started = next(remaining, None)
                     if started is None:
                         break
@@ -161,7 +161,7 @@ class RayExecutor:
                         settings = settings._replace(probes=probe_paths(unit.reads))
                     flying[index] = unit
                     self._start(remote, settings, shared, index, unit)
-                if not self._flights:
+                if not self._attempts:
                     return
                 for index, outcome in self._collect():
                     if flying.pop(index, None) is None:
@@ -171,29 +171,29 @@ class RayExecutor:
                     self._seconds.append(outcome.seconds)
                     yield index, outcome.result
                 self._drop_late_runs(flying)
-                if len(self._flights) < self.workers:
+                if len(self._attempts) < self.workers:
                     self._start_stragglers_again(remote, settings, shared, flying, again)
         finally:
-            self._cancel(list(self._flights))
+            self._cancel(list(self._attempts))
 
     def _start(self, remote: Any, settings: _NodeSettings, shared: Any, index: int, unit: Any) -> None:
         reference = remote.remote(settings, shared, unit)
         label = unit.label if isinstance(unit, UnitBatch) and unit.label else f"unit {index + 1}"
-        self._flights[reference] = _Flight(index, label, time.monotonic())
+        self._attempts[reference] = _Attempt(index, label, time.monotonic())
 
-    def _collect(self) -> Iterator[tuple[int, _UnitOutcome]]:
+    def _collect(self) -> Iterator[tuple[int, _UnitResult]]:
         """Wait a moment for units to finish; yield their outcomes."""
-        done, _ = self.ray.wait(list(self._flights), num_returns=1, timeout=_WAIT_SECONDS)
+        done, _ = self.ray.wait(list(self._attempts), num_returns=1, timeout=_WAIT_SECONDS)
         if done:  # also others that have finished since
-            done, _ = self.ray.wait(list(self._flights), num_returns=len(self._flights), timeout=0)
+            done, _ = self.ray.wait(list(self._attempts), num_returns=len(self._attempts), timeout=0)
         for reference in done:
-            flight = self._flights.pop(reference)
-            yield flight.number, self._get(reference, flight)
+            attempt = self._attempts.pop(reference)
+            yield attempt.number, self._get(reference, attempt)
 
-    def _get(self, reference: Any, flight: _Flight) -> _UnitOutcome:
+    def _get(self, reference: Any, attempt: _Attempt) -> _UnitResult:
         errors = self.ray.exceptions
         try:
-            outcome: _UnitOutcome = self.ray.get(reference)
+            outcome: _UnitResult = self.ray.get(reference)
             return outcome
         except errors.RayTaskError as error:
             if isinstance(error.cause, ImportError) or "No module named 'wdsctl'" in str(error):
@@ -202,14 +202,14 @@ class RayExecutor:
         except errors.RayError as error:
             raise StorageError(
                 f"the worker process of a unit died {_RETRIES + 1} times: {_first_line(error)}",
-                where=flight.label,
+                where=attempt.label,
                 hint="if memory ran out, lower --workers or use larger nodes, then run the same command again",
                 code="WDS405",
             ) from error
 
     def _drop_late_runs(self, flying: Mapping[int, Any]) -> None:
         """Cancel second runs of units whose first run has finished, and the other way round."""
-        self._cancel([reference for reference, flight in self._flights.items() if flight.number not in flying])
+        self._cancel([reference for reference, attempt in self._attempts.items() if attempt.number not in flying])
 
     def _start_stragglers_again(
         self, remote: Any, settings: _NodeSettings, shared: Any, flying: Mapping[int, Any], again: set[int]
@@ -218,23 +218,23 @@ class RayExecutor:
         usual_s = median(self._seconds) if self._seconds else 0.0
         limit_s = max(_STRAGGLER_SECONDS, _STRAGGLER_FACTOR * usual_s)
         now_s = time.monotonic()
-        for flight in sorted(self._flights.values(), key=lambda flight: flight.started_s):
-            if len(self._flights) >= self.workers or now_s - flight.started_s < limit_s:
+        for attempt in sorted(self._attempts.values(), key=lambda attempt: attempt.started_s):
+            if len(self._attempts) >= self.workers or now_s - attempt.started_s < limit_s:
                 return
-            if flight.number not in again:
-                again.add(flight.number)
-                seconds = now_s - flight.started_s
+            if attempt.number not in again:
+                again.add(attempt.number)
+                seconds = now_s - attempt.started_s
                 self.note(
-                    f"{flight.label} has run for {seconds:.0f} s, usual is {usual_s:.0f} s: started a second time"
+                    f"{attempt.label} has run for {seconds:.0f} s, usual is {usual_s:.0f} s: started a second time"
                 )
-                self._start(remote, settings, shared, flight.number, flying[flight.number])
+                self._start(remote, settings, shared, attempt.number, flying[attempt.number])
 
     def _cancel(self, references: Sequence[Any]) -> None:
         """Cancel runs: they may clean up for a moment, and then their processes are killed."""
         if not references:
             return
         for reference in references:
-            self._flights.pop(reference, None)
+            self._attempts.pop(reference, None)
             self.ray.cancel(reference, force=False)
         _, left = self.ray.wait(references, num_returns=len(references), timeout=_CANCEL_SECONDS)
         for reference in left:
@@ -249,10 +249,10 @@ class _NodeSettings(NamedTuple):
     probes: tuple[PathProbe, ...]
 
 
-def run_on_node(settings: _NodeSettings, fn: Callable[[Any], Any], unit: Any) -> _UnitOutcome:
+def run_on_node(settings: _NodeSettings, fn: Callable[[Any], Any], unit: Any) -> _UnitResult:
     """Run a unit in a Ray worker. Returns its error: Ray would wrap an error that is raised."""
     if settings.version != VERSION:
-        return _UnitOutcome(None, _wrong_version_error(VERSION), 0.0)
+        return _UnitResult(None, _wrong_version_error(VERSION), 0.0)
     if settings.allowed_paths is None:
         os.environ.pop(ALLOW_PATH_VARIABLE, None)
     else:
@@ -260,9 +260,9 @@ def run_on_node(settings: _NodeSettings, fn: Callable[[Any], Any], unit: Any) ->
     started = time.monotonic()
     try:
         check_paths(settings.probes)
-        return _UnitOutcome(fn(unit), None, time.monotonic() - started)
+        return _UnitResult(fn(unit), None, time.monotonic() - started)
     except Exception as error:  # noqa: BLE001 - the driver raises it
-        return _UnitOutcome(None, error, time.monotonic() - started)
+        return _UnitResult(None, error, time.monotonic() - started)
 
 
 def probe_paths(paths: Sequence[str]) -> tuple[PathProbe, ...]:

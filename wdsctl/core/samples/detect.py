@@ -178,11 +178,11 @@ def infer_sample_type(evidence: Evidence, *, is_jsonl: bool = False) -> Detectio
         return Detection(CRUDE, {}, 0.0, reasons, rejected, kinds, json_keys=json_keys, not_utf8=not_utf8)
     best, *others = fits
     rivals = [other for other in others if best.score - other.score < _RIVAL_MARGIN and not _is_subset_of(other, best)]
-    lost = tuple(RejectedSampleType(other.sample_type, _why_lost(best, other)) for other in others)
+    lost = tuple(RejectedSampleType(other.sample_type, _rejection_reason(best, other)) for other in others)
     return Detection(
         best.sample_type,
         {name: str(filled.path) for name, filled in best.filled.items()},
-        round(best.confidence * _rivalry(best, rivals), 2),
+        round(best.confidence * _tie_factor(best, rivals), 2),
         _reasons(best, rivals, facts),
         lost + rejected,
         kinds,
@@ -311,7 +311,7 @@ def _is_subset_of(other: _Candidate, best: _Candidate) -> bool:
     return {str(one.path) for one in other.filled.values()} <= {str(one.path) for one in best.filled.values()}
 
 
-def _why_lost(best: _Candidate, other: _Candidate) -> str:
+def _rejection_reason(best: _Candidate, other: _Candidate) -> str:
     unused = [part.name for part in other.unused if part not in best.unused]
     if unused:
         return f"it would leave {', '.join(unused)} unused"
@@ -319,7 +319,7 @@ def _why_lost(best: _Candidate, other: _Candidate) -> str:
     return "it fits, but fills fewer fields" if fewer else f"it fits less well than {best.sample_type}"
 
 
-def _rivalry(best: _Candidate, rivals: Sequence[_Candidate]) -> float:
+def _tie_factor(best: _Candidate, rivals: Sequence[_Candidate]) -> float:
     """The factor of the confidence for types that would fit nearly as well.
 
     A rival that uses the same parts differs only in the keys of a JSON part, such as a label beside a caption: the type
@@ -340,7 +340,7 @@ def _reasons(best: _Candidate, rivals: Sequence[_Candidate], facts: Sequence[Par
         reasons.append(f"{filled.reason}{f'; {others}' if filled.share < MIN_FILLED_SHARE else ''}")
     if best.unused:
         reasons.append("not used: " + ", ".join(f"{part.name} ({part.label})" for part in best.unused))
-    reasons += [oddity for part in facts for oddity in part.oddities]
+    reasons += [anomaly for part in facts for anomaly in part.anomalies]
     if rivals:
         reasons.append(f"{' and '.join(rival.sample_type for rival in rivals)} would fit nearly as well")
     return tuple(reasons)
@@ -353,5 +353,5 @@ def _crude_reasons(facts: Sequence[PartFacts]) -> tuple[str, ...]:
     return (
         "no sample type fits, so samples are dicts of parts",
         *parts,
-        *(odd for part in facts for odd in part.oddities),
+        *(anomaly for part in facts for anomaly in part.anomalies),
     )

@@ -16,7 +16,7 @@ from wdsctl.core.media.kinds import FORMAT_BY_EXTENSION, decoder_package, has_re
 from wdsctl.core.media.sniff import SniffedContent, sniff
 from wdsctl.core.samples.conversations import is_conversation, normalize_conversation
 from wdsctl.core.samples.field_path import EVERY_ITEM
-from wdsctl.core.samples.fields import spells_integer
+from wdsctl.core.samples.fields import is_integer_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -104,10 +104,10 @@ class PartFacts:
     """Facts about one part.
 
     `kind`: a kind of content, or mixed, or unknown if no content was examined. `format`: the most frequent format.
-    `content_summary`: the content in words. `oddities`: sentences about content that contradicts the name or the rest,
-    or that the loader does not decode.
-    `names_of`: the part whose numbers a text names, see `find_class_names`; empty for other parts. `read`: how many
-    parts were examined; `not_utf8`: how many have text or JSON in another encoding, which the loader cannot read.
+    `content_summary`: the content in words. `anomalies`: warnings for the user, of content that contradicts the name or
+    the rest, or that the loader does not decode. `names_of`: the part whose numbers a text names, see
+    `find_class_names`; empty for other parts. `read`: how many parts were examined; `not_utf8`: how many have text or
+    JSON in another encoding, which the loader cannot read.
     """
 
     name: str
@@ -115,7 +115,7 @@ class PartFacts:
     kind: str
     format: str
     content_summary: str
-    oddities: tuple[str, ...]
+    anomalies: tuple[str, ...]
     keys: tuple[JsonKeyFacts, ...] = ()
     names_of: str = ""
     read: int = 0
@@ -154,7 +154,7 @@ def examine_part(part: PartEvidence, samples: int) -> PartFacts:
         kind,
         form,
         _summarize_contents(contents),
-        _find_oddities(part.name, kind, contents),
+        _find_anomalies(part.name, kind, contents),
         keys,
         read=len(contents),
         not_utf8=_count_not_utf8(contents),
@@ -226,7 +226,7 @@ def _consensus(contents: Sequence[SniffedContent], name: str) -> tuple[str, str]
     kinds = Counter(content.kind for content in contents)
     kind: str
     kind, count = kinds.most_common(1)[0]
-    # One word among numbers makes the part text, and so does much text among JSON. A few other files are oddities, and
+    # One word among numbers makes the part text, and so does much text among JSON. A few other files are anomalies, and
     # so are up to half of the files if the others are what the name promises.
     forms_of_name = FORMATS_BY_EXTENSION.get(_extension(name), frozenset())
     is_promised = any(content.kind == kind and _format_name(content) in forms_of_name for content in contents)
@@ -252,7 +252,7 @@ def _summarize_contents(contents: Sequence[SniffedContent]) -> str:
     return f"content is {kinds} of {len(contents)} read"
 
 
-def _find_oddities(name: str, kind: str, contents: Sequence[SniffedContent]) -> tuple[str, ...]:
+def _find_anomalies(name: str, kind: str, contents: Sequence[SniffedContent]) -> tuple[str, ...]:
     odd = []
     promised = FORMATS_BY_EXTENSION.get(_extension(name))
     if not_utf8 := _count_not_utf8(contents):
@@ -311,7 +311,7 @@ def _json_key_facts(wholes: Sequence[bytes], share: float) -> tuple[JsonKeyFacts
         # An empty list has every key that the items of other lists have.
         count = len(found) + sum(EVERY_ITEM in path and each.get(path[0]) == [] for each in objects)
         kind = _merge_kinds(set(map(_value_kind, found)))
-        spelled = sum(map(spells_integer, found)) if all(spells_integer(each) or each == "" for each in found) else 0
+        spelled = sum(map(is_integer_text, found)) if all(is_integer_text(each) or each == "" for each in found) else 0
         empty = sum(isinstance(each, str) and not each.strip() for each in found)
         facts.append(JsonKeyFacts(path, share * count / looked, kind, count, looked, share * spelled / looked, empty))
     return tuple(facts)

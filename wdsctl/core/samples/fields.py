@@ -110,14 +110,14 @@ def extract_field(
     raise _missing_field_error(path, parts)
 
 
-def spells_integer(value: Any) -> bool:
+def is_integer_text(value: Any) -> bool:
     """Whether a value is a text such as `7` or `-1`, like cells of CSV. At most 19 digits, which fit into 64 bits."""
     return isinstance(value, str) and value.isascii() and _INTEGER.fullmatch(value) is not None
 
 
 def as_integer(value: Any) -> Any:
     """The number that a boolean or a text stands for in a field of whole numbers; all other values unchanged."""
-    return int(value) if isinstance(value, bool) or spells_integer(value) else value
+    return int(value) if isinstance(value, bool) or is_integer_text(value) else value
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -95,7 +95,7 @@ class UnfilledField(NamedTuple):
     reason: str
 
 
-class _Way(NamedTuple):
+class _FillRule(NamedTuple):
     """A way to fill a field: sources are sought by `find`, the best first, and are of `quality` or a little less.
 
     `takes_any_text`: only for the field `_TypeRule.any_text`.
@@ -123,10 +123,10 @@ def fill_field(
         return _fill_from_media(field, facts)
     used = set(used_paths)
     free = [
-        found._replace(quality=found.quality * way.quality)
-        for way in _WAYS
-        if lone_text or not way.takes_any_text
-        for found in sorted(way.find(field, facts), key=lambda found: -found.quality)
+        found._replace(quality=found.quality * rule.quality)
+        for rule in _FILL_RULES
+        if lone_text or not rule.takes_any_text
+        for found in sorted(rule.find(field, facts), key=lambda found: -found.quality)
         # Lists of other media have the same pattern, and subtitles are the text and its segments.
         if str(found.path) not in used or field.kind in MEDIA_LIST_KINDS or field.name == "segments"
     ]
@@ -293,17 +293,17 @@ def _first_items_by_name(field: SampleField, facts: Sequence[PartFacts]) -> Iter
 
 
 #: The ways to fill a field that is no image, video or audio.
-_WAYS = (
-    _Way(1.0, _media_lists),
-    _Way(1.0, _masks),
-    _Way(1.0, _subtitles),
-    _Way(1.0, _parts_by_name),
-    _Way(0.95, _parts_called_text, takes_any_text=True),
-    _Way(1.0, _keys_by_name),
-    _Way(1.0, _objects_of_pairs),
-    _Way(0.95, _names_of_numbers),
-    _Way(0.9, _first_items_by_name, takes_any_text=True),
-    _Way(0.85, _only_text, takes_any_text=True),
+_FILL_RULES = (
+    _FillRule(1.0, _media_lists),
+    _FillRule(1.0, _masks),
+    _FillRule(1.0, _subtitles),
+    _FillRule(1.0, _parts_by_name),
+    _FillRule(0.95, _parts_called_text, takes_any_text=True),
+    _FillRule(1.0, _keys_by_name),
+    _FillRule(1.0, _objects_of_pairs),
+    _FillRule(0.95, _names_of_numbers),
+    _FillRule(0.9, _first_items_by_name, takes_any_text=True),
+    _FillRule(0.85, _only_text, takes_any_text=True),
 )
 
 

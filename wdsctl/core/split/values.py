@@ -182,7 +182,7 @@ def values_by_shard(
     """The values of these shards, in any order.
 
     `as_splits`: the names of splits that the values are, with their texts; a value that cannot name a split is none.
-    Values that an earlier run or pass has left are not read again. `keep`: the caller reads the same values again, with
+    Reuses stored values. `keep`: the caller reads the same values again, with
     `shard_hashes`. Raises StorageError if a shard cannot be read, InputError and CatalogError if a column is missing.
     """
     parsed = parse_value_spec(spec)

@@ -41,7 +41,7 @@ from wdsctl.core.trace.format import (
     RunFacts,
     TraceBlock,
     decode_block,
-    parse_head,
+    parse_block_header,
     parse_preamble,
     run_facts_from_json,
 )
@@ -53,11 +53,11 @@ if TYPE_CHECKING:
 
 _SEARCH_BYTES = 1 << 20  # bytes per block of the search for the next head
 
-FlawKind = Literal["cut", "damaged", "newer", "gap"]
+TraceProblemKind = Literal["cut", "damaged", "newer", "gap"]
 
 
 @dataclass(frozen=True, slots=True)
-class Flaw:
+class TraceProblem:
     """An unreadable or missing range of a file, from `byte_offset` on.
 
     `cut`: the end is missing, as after a kill. `gap`: batches before this block are missing, as after a full disk.
@@ -65,7 +65,7 @@ class Flaw:
 
     path: str
     byte_offset: int
-    kind: FlawKind
+    kind: TraceProblemKind
     message: str
 
 
@@ -81,79 +81,81 @@ class TraceFile:
     path: str
     facts: RunFacts
     blocks: Int64Array
-    flaws: tuple[Flaw, ...]
+    problems: tuple[TraceProblem, ...]
     size: int
 
 
-def open_trace_file(path: str) -> TraceFile | Flaw:
-    """Read the header and the heads of all blocks; return the file, or the flaw if the header is unusable."""
+def open_trace_file(path: str) -> TraceFile | TraceProblem:
+    """Read the header and the heads of all blocks; return the file, or the problem if the header is unusable."""
     with translate_os_errors(path, "read"), open_file_beneath(path, (os.path.dirname(path),)) as file:
         size = os.fstat(file.fileno()).st_size
         facts = _facts(file, path, size)
-        if isinstance(facts, Flaw):
+        if isinstance(facts, TraceProblem):
             return facts
-        flaws: list[Flaw] = []
-        rows = list(_heads(file, path, file.tell(), size, flaws))
+        problems: list[TraceProblem] = []
+        rows = list(_heads(file, path, file.tell(), size, problems))
         blocks = np.array(rows, np.int64).reshape(-1, 7)
-        return TraceFile(path, facts, blocks, (*flaws, *_gaps(path, facts, blocks)), size)
+        return TraceFile(path, facts, blocks, (*problems, *_gaps(path, facts, blocks)), size)
 
 
-def read_block(file: TraceFile, byte_offset: int) -> TraceBlock | Flaw:
-    """Read the block whose head is at `byte_offset`; return the block, or the flaw if it is damaged."""
+def read_block(file: TraceFile, byte_offset: int) -> TraceBlock | TraceProblem:
+    """Read the block whose head is at `byte_offset`; return the block, or the problem if it is damaged."""
     folder = os.path.dirname(file.path)
     with translate_os_errors(file.path, "read"), open_file_beneath(file.path, (folder,)) as handle:
         handle.seek(byte_offset)
-        head = parse_head(handle.read(FRAME_HEAD_BYTES))
+        head = parse_block_header(handle.read(FRAME_HEAD_BYTES))
         block = decode_block(head, handle.read(head.length)) if head is not None and head.is_readable else None
-    return block or _damaged_flaw(file.path, byte_offset, "a block of it")
+    return block or _damaged_problem(file.path, byte_offset, "a block of it")
 
 
-def _facts(file: BinaryIO, path: str, size: int) -> RunFacts | Flaw:
+def _facts(file: BinaryIO, path: str, size: int) -> RunFacts | TraceProblem:
     """Read the facts of the header, and leave the file at the first frame."""
     start = file.read(PREAMBLE_BYTES)
     if start[: len(TRACE_MAGIC)] != TRACE_MAGIC[: len(start)]:
-        return Flaw(path, 0, "damaged", "it is not a trace file")
+        return TraceProblem(path, 0, "damaged", "it is not a trace file")
     length, crc = parse_preamble(start) if len(start) == PREAMBLE_BYTES else (size, 0)
     if PREAMBLE_BYTES + length > size:
-        return _cut_flaw(path, 0)
+        return _cut_problem(path, 0)
     if length > scale_limit(MAX_DOCUMENT_BYTES):
-        return _damaged_flaw(path, 0, "its header")
+        return _damaged_problem(path, 0, "its header")
     header = file.read(length)
     try:
-        return run_facts_from_json(header) if zlib.crc32(header) == crc else _damaged_flaw(path, 0, "its header")
+        return run_facts_from_json(header) if zlib.crc32(header) == crc else _damaged_problem(path, 0, "its header")
     except NewerTraceError as error:
-        return Flaw(path, 0, "newer", str(error))
+        return TraceProblem(path, 0, "newer", str(error))
     except (ValueError, TypeError, KeyError):
-        return _damaged_flaw(path, 0, "its header")
+        return _damaged_problem(path, 0, "its header")
 
 
-def _heads(file: BinaryIO, path: str, byte_offset: int, size: int, flaws: list[Flaw]) -> Iterator[tuple[int, ...]]:
+def _heads(
+    file: BinaryIO, path: str, byte_offset: int, size: int, problems: list[TraceProblem]
+) -> Iterator[tuple[int, ...]]:
     while byte_offset < size:
         file.seek(byte_offset)
         data = file.read(FRAME_HEAD_BYTES)
-        head = parse_head(data)
+        head = parse_block_header(data)
         if head is None:
             following = _next_head(file, byte_offset + 1, size)
             if following is None and FRAME_MAGIC.startswith(data[: len(FRAME_MAGIC)]) and len(data) < FRAME_HEAD_BYTES:
-                flaws.append(_cut_flaw(path, byte_offset))
+                problems.append(_cut_problem(path, byte_offset))
             else:
-                flaws.append(_damaged_flaw(path, byte_offset, "a part of it"))
+                problems.append(_damaged_problem(path, byte_offset, "a part of it"))
             if following is None:
                 return
             byte_offset = following
             continue
         end = byte_offset + FRAME_HEAD_BYTES + head.length
         if end > size:
-            flaws.append(_cut_flaw(path, byte_offset))
+            problems.append(_cut_problem(path, byte_offset))
             return
         if head.is_readable:
             yield head.low, head.high, head.base, head.pass_number, byte_offset, head.batches, head.data_bytes
         else:
-            flaws.append(_damaged_flaw(path, byte_offset, "a block of it"))
+            problems.append(_damaged_problem(path, byte_offset, "a block of it"))
         byte_offset = end
 
 
-def _gaps(path: str, facts: RunFacts, blocks: Int64Array) -> Iterator[Flaw]:
+def _gaps(path: str, facts: RunFacts, blocks: Int64Array) -> Iterator[TraceProblem]:
     """Find gaps: blocks of one pass that do not continue with the rank's next batch.
 
     A rank that reads whole lanes, whose number the ranks do not divide, goes on at batches that are no multiple of
@@ -170,7 +172,7 @@ def _gaps(path: str, facts: RunFacts, blocks: Int64Array) -> Iterator[Flaw]:
             f"batches {first:,} to {last:,} of rank {facts.rank} are missing: writing them failed, or the job "
             "resumed from a later state"
         )
-        yield Flaw(path, int(after[i, 4]), "gap", message)
+        yield TraceProblem(path, int(after[i, 4]), "gap", message)
 
 
 def _next_head(file: BinaryIO, byte_offset: int, size: int) -> int | None:
@@ -180,19 +182,19 @@ def _next_head(file: BinaryIO, byte_offset: int, size: int) -> int | None:
         data = file.read(_SEARCH_BYTES + FRAME_HEAD_BYTES)
         found = data.find(FRAME_MAGIC)
         while 0 <= found < _SEARCH_BYTES:
-            if parse_head(data[found : found + FRAME_HEAD_BYTES]) is not None:
+            if parse_block_header(data[found : found + FRAME_HEAD_BYTES]) is not None:
                 return byte_offset + found
             found = data.find(FRAME_MAGIC, found + 1)
         byte_offset += _SEARCH_BYTES
     return None
 
 
-def _cut_flaw(path: str, byte_offset: int) -> Flaw:
-    return Flaw(path, byte_offset, "cut", "its end is missing: the run was killed, or is still writing")
+def _cut_problem(path: str, byte_offset: int) -> TraceProblem:
+    return TraceProblem(path, byte_offset, "cut", "its end is missing: the run was killed, or is still writing")
 
 
-def _damaged_flaw(path: str, byte_offset: int, what: str) -> Flaw:
-    return Flaw(path, byte_offset, "damaged", f"{what} is damaged")
+def _damaged_problem(path: str, byte_offset: int, what: str) -> TraceProblem:
+    return TraceProblem(path, byte_offset, "damaged", f"{what} is damaged")
 
 
 class StepSegment(NamedTuple):
@@ -269,13 +271,13 @@ class _PendingBatch(NamedTuple):
 
 
 class Trace:
-    """The trace of a job. `flaws`: unreadable ranges; reading blocks adds those that are damaged."""
+    """The trace of a job. `problems`: unreadable ranges; reading blocks adds those that are damaged."""
 
     def __init__(
         self,
         folder: str,
         files: Sequence[TraceFile],
-        flaws: Sequence[Flaw],
+        problems: Sequence[TraceProblem],
         copies: str = "",
     ) -> None:
         self.folder = folder
@@ -283,7 +285,10 @@ class Trace:
         self._copies = copies  # the folder with the copies of a trace in a store
         if copies:
             weakref.finalize(self, shutil.rmtree, copies, ignore_errors=True)
-        self.flaws = [self._at_origin(flaw) for flaw in (*flaws, *(flaw for file in self.files for flaw in file.flaws))]
+        self.problems = [
+            self._at_origin(problem)
+            for problem in (*problems, *(problem for file in self.files for problem in file.problems))
+        ]
 
         self._check_unpacked_size()
 
@@ -293,11 +298,11 @@ class Trace:
         if sum(int(file.blocks[:, 6].sum()) for file in self.files) > allowed:
             raise unpacked_size_error(allowed, self.folder, code="WDS541")
 
-    def _at_origin(self, flaw: Flaw) -> Flaw:
+    def _at_origin(self, problem: TraceProblem) -> TraceProblem:
         """Name the file of the store, not its copy."""
-        if not self._copies or not flaw.path.startswith(self._copies):
-            return flaw
-        return replace(flaw, path=f"{self.folder}{flaw.path[len(self._copies) :]}")
+        if not self._copies or not problem.path.startswith(self._copies):
+            return problem
+        return replace(problem, path=f"{self.folder}{problem.path[len(self._copies) :]}")
 
     def batches(
         self, start: int = 0, stop: int = _MAX_BATCH_NUMBER, *, rank: int | None = None, pass_number: int | None = None
@@ -403,9 +408,9 @@ class Trace:
         block = read_block(self.files[location.file_index], location.byte_offset)
         if isinstance(block, TraceBlock):
             return block
-        flaw = self._at_origin(block)
-        if flaw not in self.flaws:
-            self.flaws.append(flaw)
+        problem = self._at_origin(block)
+        if problem not in self.problems:
+            self.problems.append(problem)
         return None
 
 
@@ -443,7 +448,7 @@ def read_trace(folder: str) -> Trace:
         raise _no_trace_error(folder)
     opened = [open_trace_file(os.path.join(folder, name)) for name in names]
     files = [each for each in opened if isinstance(each, TraceFile)]
-    return Trace(folder, files, [each for each in opened if isinstance(each, Flaw)])
+    return Trace(folder, files, [each for each in opened if isinstance(each, TraceProblem)])
 
 
 def _read_from_store(url: str) -> Trace:
@@ -470,22 +475,22 @@ def _copy_pieces(shown: str, pieces: Mapping[str, Sequence[StoredObject]], copie
     from wdsctl.core.storage.objects import download
 
     files: list[TraceFile] = []
-    flaws: list[Flaw] = []
+    problems: list[TraceProblem] = []
     for name, objects in sorted(pieces.items()):
         path = os.path.join(copies, name)
         download(objects, path)
         at = 0
         for i, each in enumerate(objects):
             if int(each.url.rpartition("/")[2]) != i:
-                flaws.append(Flaw(path, at, "damaged", f"the object {i:08d} of it is missing"))
+                problems.append(TraceProblem(path, at, "damaged", f"the object {i:08d} of it is missing"))
                 break
             at += each.size
         opened = open_trace_file(path)
-        if isinstance(opened, Flaw):
-            flaws.append(opened)
+        if isinstance(opened, TraceProblem):
+            problems.append(opened)
         else:
             files.append(opened)
-    return Trace(shown, files, flaws, copies)
+    return Trace(shown, files, problems, copies)
 
 
 def _no_trace_error(folder: str) -> InputError:

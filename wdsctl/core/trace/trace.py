@@ -14,7 +14,7 @@ from wdsctl.core.file_limits import scale_limit
 from wdsctl.core.trace import Trace, TracedBatch, read_trace
 from wdsctl.core.trace.datasets import TracedDatasets, parse_moved_roots
 from wdsctl.core.trace.format import RunFacts, SourceFacts
-from wdsctl.core.trace.read import Flaw
+from wdsctl.core.trace.read import TraceProblem
 from wdsctl.core.trace.samples import SampleResolver, TracedBatchSamples, pair_with_sources, write_numbered_samples
 
 
@@ -203,7 +203,7 @@ def query_trace(folder: str, options: TraceOptions) -> TraceReport:
         out=options.out,
         written=written,
         findings=(
-            *map(_flaw_finding, found.flaws),
+            *map(_problem_finding, found.problems),
             *_missing_rank_findings(found, options.rank),
             *lines.findings,
         ),
@@ -369,9 +369,11 @@ def _summarize_source(source: SourceFacts) -> SourceSummary:
     )
 
 
-def _flaw_finding(flaw: Flaw) -> Finding:
-    severity: Severity = "note" if flaw.kind == "cut" else "error"
-    return Finding(code="WDS541", severity=severity, message=flaw.message, shard=flaw.path, offset=flaw.byte_offset)
+def _problem_finding(problem: TraceProblem) -> Finding:
+    severity: Severity = "note" if problem.kind == "cut" else "error"
+    return Finding(
+        code="WDS541", severity=severity, message=problem.message, shard=problem.path, offset=problem.byte_offset
+    )
 
 
 def _missing_rank_findings(found: Trace, rank: int | None) -> Iterator[Finding]:
@@ -403,7 +405,7 @@ def _not_found_error(found: Trace, message: str) -> InputError:
     first = next(found.batches(), None)
     last = [int(file.blocks[:, 1].max()) for file in found.files if len(file.blocks)]
     there = f"it has batches {first.number} to {max(last)}" if first is not None else "it has no batches yet"
-    damage = "; parts of it are damaged" if any(flaw.kind != "cut" for flaw in found.flaws) else ""
+    damage = "; parts of it are damaged" if any(problem.kind != "cut" for problem in found.problems) else ""
     return InputError(
         message,
         where=found.folder,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from wdsctl.core.blend import BlendComponent as ArmPlan
+from wdsctl.core.blend import BlendComponent
 from wdsctl.core.errors import StateMismatch
 from wdsctl.core.hashing import derive_seed
 from wdsctl.core.storage.storage import is_any_remote
@@ -90,7 +90,7 @@ def choose_order_sizes(
 
 def component_orders(
     dataset: BaseDataset,
-    component_plans: Sequence[ArmPlan],
+    component_plans: Sequence[BlendComponent],
     source_ranges: Sequence[Sequence[SourceRange]],
     sizes: OrderSizes,
     turn_samples: Sequence[int],

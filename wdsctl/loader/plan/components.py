@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from wdsctl.core.array_types import Int64Array
-from wdsctl.core.blend import BlendComponent as ArmPlan
-from wdsctl.core.blend import Leaf, resolve
+from wdsctl.core.blend import BlendComponent, Leaf, resolve
 from wdsctl.core.errors import InputError
 from wdsctl.loader.lanes.lane_order import LaneOrder, SampleWindow
 from wdsctl.loader.lanes.rank_lanes import Lane
@@ -321,7 +320,7 @@ def _as_int32(numbers: Int64Array) -> Int64Array:
     return numbers.astype(np.int32) if numbers.strides[0] and numbers.max() < 1 << 31 else numbers
 
 
-def open_source_ranges(component: ArmPlan, open_source: Callable[[Leaf], SplitSource]) -> list[SourceRange]:
+def open_source_ranges(component: BlendComponent, open_source: Callable[[Leaf], SplitSource]) -> list[SourceRange]:
     """A range for each repeated leaf that has samples. Calls `open_source`, in order, for each leaf with repetitions.
 
     Raises InputError WDS211 if nothing is left, and what `resolve` raises for an impossible subset.

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
-from wdsctl.core.blend import BlendComponent as ArmPlan
+from wdsctl.core.blend import BlendComponent
 from wdsctl.core.errors import InputError, StateMismatch
 from wdsctl.loader.order.growth import GrownOrder
 from wdsctl.loader.order.shuffle import ShuffledOrder
@@ -49,7 +49,7 @@ def past_versions_to_facts(versions: Sequence[PastVersion]) -> list[Any]:
 def add_past_versions(
     components: Sequence[Component],
     past_versions: Sequence[PastVersion],
-    entries: Sequence[ArmPlan],
+    entries: Sequence[BlendComponent],
     datasets: Sequence[Sequence[SplitSource]],
     sizes: OrderSizes,
     opener: SourceOpener,
@@ -100,7 +100,7 @@ class MissingSource:
 def _add_past_versions(
     component: Component,
     past_versions: Sequence[PastVersion],
-    entry: ArmPlan,
+    entry: BlendComponent,
     sources: Sequence[SplitSource],
     sizes: OrderSizes,
     opener: SourceOpener,
@@ -117,7 +117,7 @@ def _add_past_versions(
 
 
 def _past_source_ranges(
-    version: PastVersion, entry: ArmPlan, sources: Sequence[SplitSource], opener: SourceOpener
+    version: PastVersion, entry: BlendComponent, sources: Sequence[SplitSource], opener: SourceOpener
 ) -> list[SourceRange]:
     """The data of a past version, or a `MissingSource` if it has changed."""
     befores = (opener.source_up_to(source, shard) for source, shard in zip(sources, version.last_shards, strict=True))

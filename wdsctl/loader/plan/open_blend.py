@@ -9,7 +9,7 @@ from fractions import Fraction
 from functools import partial
 from typing import Any
 
-from wdsctl.core.blend import BlendComponent as ArmPlan
+from wdsctl.core.blend import BlendComponent
 from wdsctl.core.checkpoint.state import describe_differences
 from wdsctl.core.errors import StateMismatch, UsageError, WdsctlError, join_indented
 from wdsctl.loader.lanes.mixture import Mixture
@@ -251,7 +251,7 @@ def _warn_of_unused_parts(dataset: BaseDataset, sources: Sequence[SplitSource]) 
         )
 
 
-def _check_repeat(dataset: BaseDataset, entries: Sequence[ArmPlan]) -> None:
+def _check_repeat(dataset: BaseDataset, entries: Sequence[BlendComponent]) -> None:
     """Raise UsageError for one pass over a blend that draws by weight."""
     if len(entries) > 1 and isinstance(dataset, TrainDataset) and not dataset.repeat:
         raise UsageError(

@@ -38,7 +38,7 @@ class ReceivedReply:
 
 
 class Channel:
-    """`is_torn` is True while bytes are on their way: a channel that an interrupt leaves torn cannot be used again."""
+    """`is_mid_frame`: a message is being written or read. After an interrupt then, it cannot be used again."""
 
     def __init__(
         self, consumer_socket: socket.socket, page_descriptor: int, ring_reader: RingReader, status_page: StatusPage
@@ -46,7 +46,7 @@ class Channel:
         consumer_socket.setblocking(False)
         self.status_page = status_page
         self.page_descriptor = page_descriptor
-        self.is_torn = False
+        self.is_mid_frame = False
         self.is_ended = False
         self._socket = consumer_socket
         self._ring_reader = ring_reader
@@ -70,7 +70,7 @@ class Channel:
 
     def send(self) -> None:
         """Send as much as possible without waiting."""
-        self.is_torn = True
+        self.is_mid_frame = True
         # One write wakes the worker once.
         if len(self._unsent) > 1:
             self._unsent = deque([memoryview(b"".join(self._unsent))])
@@ -86,18 +86,18 @@ class Channel:
         except (BrokenPipeError, ConnectionResetError):
             # The worker is gone; what it sent before is still in the socket, and reading reaches its end.
             self._unsent.clear()
-        self.is_torn = False
+        self.is_mid_frame = False
 
     def receive(self) -> ReceivedReply | None:
         """The next reply, if all of it has arrived. Sets `is_ended` when no more can come."""
-        self.is_torn = True
+        self.is_mid_frame = True
         try:
             arrived = self._read_reply()
         except BlockingIOError:
             arrived = None
         except (EOFError, ConnectionResetError):
             arrived, self.is_ended = None, True
-        self.is_torn = False
+        self.is_mid_frame = False
         return arrived
 
     def wait(self, seconds: float) -> bool:

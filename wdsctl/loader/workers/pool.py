@@ -142,7 +142,7 @@ class WorkerPool:
         slot.failure = None
         slot.deaths.clear()
         resumed = self._resume_state_of(worker)
-        if slot.channel and not slot.channel.is_torn and not slot.channel.is_ended:
+        if slot.channel and not slot.channel.is_mid_frame and not slot.channel.is_ended:
             slot.reopen(resumed)
         else:
             self._end_process(slot)
@@ -169,20 +169,20 @@ class WorkerPool:
     def _advance(self, slot: WorkerSlot) -> None:
         """Make one step towards the next reply: read, start or replace the process, or wait a little."""
         channel = slot.channel
-        if channel is None or channel.is_torn:
+        if channel is None or channel.is_mid_frame:
             self._end_process(slot)
             slot.start(self._launcher, self._resume_state_of(slot.index))
             return
         slot.dispatch()
         if arrived := channel.receive():
-            channel.is_torn = True
+            channel.is_mid_frame = True
             if not slot.take_reply(arrived):
                 slot.kill()
                 self._handle_death(
                     slot, channel, f"returned task {arrived.number}, expected task {slot.expected_number}"
                 )
                 return
-            channel.is_torn = False
+            channel.is_mid_frame = False
         elif channel.is_ended:
             self._handle_death(slot, channel)
         else:

@@ -33,7 +33,7 @@ class WorkerSlot:
         self.accepted_count = 0
         self.channel: Channel | None = None
         self.pid = 0
-        #: Why there is no process and none will be started.
+        #: The error that ended this worker for good.
         self.failure: Exception | None = None
         self.deaths: Counter[int] = Counter()
         self.silent_seconds = 0.0
@@ -121,10 +121,10 @@ class WorkerSlot:
     def dispatch(self) -> None:
         """Queue new tasks, and send as much as possible."""
         channel = self.channel
-        if channel is None or channel.is_torn:
+        if channel is None or channel.is_mid_frame:
             return
         if self._tasks and self._tasks[-1].number >= self._first_unsent:
-            channel.is_torn = True
+            channel.is_mid_frame = True
             for task in self._tasks:
                 if task.number >= self._first_unsent:
                     channel.queue_command(
@@ -153,7 +153,7 @@ class WorkerSlot:
         self._replies.clear()
 
     def _open(self, channel: Channel, pickled_state: bytes) -> None:
-        channel.is_torn = True
+        channel.is_mid_frame = True
         self._drop_accepted()
         self._epoch += 1
         channel.status_page.epoch = self._epoch
@@ -163,7 +163,7 @@ class WorkerSlot:
         channel.queue_command(
             wire.Command(wire.OPEN_COMMAND, self._epoch, self.accepted_count, len(pickled_state)), pickled_state
         )
-        channel.is_torn = False
+        channel.is_mid_frame = False
         self.dispatch()
 
     def _drop_accepted(self) -> None:

@@ -49,11 +49,11 @@ class JsonRows:
 
     def rows(self, start: int) -> Iterator[SourceRow]:
         """The rows from `start` on. Cost: parses up to 63 rows before `start`, if an earlier pass reached it."""
-        spot = self._checkpoints.last_before(start)
-        number = spot.row
-        for at in range(spot.file, len(self._files)):
+        checkpoint = self._checkpoints.last_before(start)
+        number = checkpoint.row
+        for at in range(checkpoint.file, len(self._files)):
             file = self._files[at]
-            stop = begin = spot.offset if at == spot.file and spot.offset else self._starts[at]
+            stop = begin = checkpoint.offset if at == checkpoint.file and checkpoint.offset else self._starts[at]
             for element, stop in file.elements_from(begin):
                 self._checkpoints.add(RowPosition(number, at, element, 0))
                 if number >= start:

@@ -96,7 +96,7 @@ class RowMapping:
     `key`: a field, `:row` (the row's number) or `:stem` (the path of the first file, without its extension). `text`:
     a field that becomes the part `txt`. `allowed_folder`: the folder that the user names, if any; references may be
     relative to it, and may lead anywhere below it. `is_conversation`: the rows are conversations, see
-    `records/conversations.py`. `split`: the field that holds the split of a row, see `records/row_splits.py`;
+    `common/conversations.py`. `split`: the field that holds the split of a row, see `common/row_splits.py`;
     `takes_any_split`: whether every value of it is a split, not only the usual names. `stem_field`: the field that
     names files without their extension; `stems`: such a name -> the path of the file. `is_exported`: the rows are
     samples that `convert` wrote, whose fields are parts.

@@ -78,12 +78,12 @@ class TextRows:
 
         Cost: reads up to 63 rows before `start`, if an earlier pass reached it.
         """
-        spot = self._checkpoints.last_before(start)
-        number = spot.row
-        for at in range(spot.file, len(self._paths)):
+        checkpoint = self._checkpoints.last_before(start)
+        number = checkpoint.row
+        for at in range(checkpoint.file, len(self._paths)):
             path = self._paths[at]
             shown, base, split = path_for_message(path), self._bases[at], self._splits[at]
-            offset, line = (spot.offset, spot.line) if at == spot.file else (0, 1)
+            offset, line = (checkpoint.offset, checkpoint.line) if at == checkpoint.file else (0, 1)
             with translate_os_errors(path, "read"), open_text_file(path, offset) as file:
                 for record in self._readers[at].records(file, path, offset, line):
                     if number >= start:

@@ -3,7 +3,7 @@
 The folders are below folders of splits, above them (`images/train/7.jpg`), or without any. One of them is named after
 media (`MEDIA_FOLDERS`), or two form a pair (`_PAIRS`); the others have files of the same names. Folders may also share
 the rest of their names: `train` and `train_masks`. Names of files may have an addition for each part:
-`7_leftImg8bit.png`, `7_gtFine_labelIds.png`, `mask_7.png` (see `records/roles.py`).
+`7_leftImg8bit.png`, `7_gtFine_labelIds.png`, `mask_7.png` (see `common/roles.py`).
 
 Folders that are named like parts, but have files of other names, are refused: they are hardly classes.
 

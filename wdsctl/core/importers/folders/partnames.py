@@ -1,6 +1,6 @@
 """Parts in one folder, named by a word: `7.jpg` and `7_mask.png` are the parts `jpg` and `mask.png` of the sample `7`.
 
-The word is a prefix or a suffix of the name, or in its middle (`records/roles.py`), and media may have one too:
+The word is a prefix or a suffix of the name, or in its middle (`common/roles.py`), and media may have one too:
 `7_sat.jpg`. Folders below are part of the keys; those named like splits are splits.
 
 Sources: http://deepglobe.org (`_sat`, `_mask`); https://challenge.isic-archive.com/data (`_segmentation`).

@@ -1,4 +1,4 @@
-"""The splits that shards tell which nobody has divided: by their folders and names, or by a field of the samples."""
+"""Splits that names of shards and folders, or a field of the samples, declare, for datasets without a split rule."""
 
 from __future__ import annotations
 
