@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from wdsctl.core.prepare.prepare import PrepareReport
     from wdsctl.core.prepare.preview import FormatPreview
     from wdsctl.core.prepare.request import PrepareRequest
-    from wdsctl.core.prepare.source import SourceForm
+    from wdsctl.core.prepare.source import SourceFormat
     from wdsctl.core.samples.detect import Detection
 
 
@@ -151,14 +151,14 @@ def ask_source(common: CommonOptions) -> RootSpec:
 
 def _parse_source(text: str) -> RootSpec:
     from wdsctl.core.dataset.root_spec import parse_root_spec
-    from wdsctl.core.prepare.source import AmbiguousFormError, recognise_form
+    from wdsctl.core.prepare.source import AmbiguousFormatError, recognise_format
 
     if not text:
         raise UsageError("the path is empty", hint="write . for the working directory")
     spec = parse_root_spec(text)
     if spec.selection is None:
-        with contextlib.suppress(AmbiguousFormError):  # the next question
-            recognise_form(spec.root)
+        with contextlib.suppress(AmbiguousFormatError):  # the next question
+            recognise_format(spec.root)
     return spec
 
 
@@ -183,8 +183,8 @@ def detect_sample_type(command: PrepareCommand, output: Output) -> Detection | N
     from wdsctl.core.index.index import is_energon_imported
     from wdsctl.core.opened.handle import open_dataset
     from wdsctl.core.prepare.preview import preview_sample_type
-    from wdsctl.core.prepare.robots import FORM as ROBOT_FORM
-    from wdsctl.core.prepare.source import recognise_form
+    from wdsctl.core.prepare.robots import FORMAT as ROBOT_FORMAT
+    from wdsctl.core.prepare.source import recognise_format
 
     if command.preview is not None:
         return command.preview.detection
@@ -196,7 +196,7 @@ def detect_sample_type(command: PrepareCommand, output: Output) -> Detection | N
             if not is_energon_imported(dataset):
                 return None
     may_be_robot = command.dest is None and not request.index.selection
-    if may_be_robot and recognise_form(command.source, None, request.from_format).name == ROBOT_FORM:
+    if may_be_robot and recognise_format(command.source, None, request.from_format).name == ROBOT_FORMAT:
         return None
     with show_progress(output) as progress:
         return preview_sample_type(command.source, command.dest, request, progress=progress)
@@ -274,15 +274,15 @@ def ask_missing(command: PrepareCommand, interview: Interview, output: Output) -
     """Ask for the form of a source that could be several, the destination, and the split of a new dataset."""
     from wdsctl.core.importers import CHOSEN_BY_USER
     from wdsctl.core.prepare.checks import check_format_dest, check_source_and_dest, unused_split_options
-    from wdsctl.core.prepare.robots import FORM as ROBOT_FORM
+    from wdsctl.core.prepare.robots import FORMAT as ROBOT_FORMAT
     from wdsctl.core.prepare.source import IN_PLACE, RAW_FOLDER
     from wdsctl.core.split_rules.shares import parse_split_shares
 
     dest, request = command.dest, command.request
-    form = None if request.index.selection else _ask_form(command, interview, output)
+    form = None if request.index.selection else _ask_format(command, interview, output)
     if form is not None and form.reason == CHOSEN_BY_USER:
         request = replace(request, from_format=form.name)
-    is_imported = form is not None and form.name not in (IN_PLACE, RAW_FOLDER, ROBOT_FORM)
+    is_imported = form is not None and form.name not in (IN_PLACE, RAW_FOLDER, ROBOT_FORMAT)
 
     def check_dest(answer: str) -> str:
         if is_imported:
@@ -293,13 +293,13 @@ def ask_missing(command: PrepareCommand, interview: Interview, output: Output) -
 
     if dest is not None:
         check_dest(dest)
-    elif form is not None and form.name not in (IN_PLACE, ROBOT_FORM):
+    elif form is not None and form.name not in (IN_PLACE, ROBOT_FORMAT):
         output.warn(f"{form.name}: {form.reason}")
         question = "folder for the shards (? explains)"
         dest = interview.ask_until(
             question, check_dest, output, default=default_dest(command.source), choices=DEST_HELP
         )
-    elif form is not None and form.name == ROBOT_FORM:
+    elif form is not None and form.name == ROBOT_FORMAT:
         output.note(f"{form.reason}: prepare writes a catalog and frames/, and leaves tables and videos in place")
     elif form is not None:
         output.note(f"{form.reason}: prepare writes only a catalog, and leaves the source in place")
@@ -322,26 +322,26 @@ def ask_missing(command: PrepareCommand, interview: Interview, output: Output) -
     return replace(command, dest=dest, request=request, preview=preview)
 
 
-def _ask_form(command: PrepareCommand, interview: Interview, output: Output) -> SourceForm:
+def _ask_format(command: PrepareCommand, interview: Interview, output: Output) -> SourceFormat:
     """What the source is; asks if several forms fit equally well."""
     from wdsctl.core.importers import CHOSEN_BY_USER
-    from wdsctl.core.prepare.source import AmbiguousFormError, SourceForm, recognise_form
+    from wdsctl.core.prepare.source import AmbiguousFormatError, SourceFormat, recognise_format
 
     try:
-        return recognise_form(command.source, command.dest, command.request.from_format)
-    except AmbiguousFormError as ambiguous:
+        return recognise_format(command.source, command.dest, command.request.from_format)
+    except AmbiguousFormatError as ambiguous:
         forms = {form.name: form for form in ambiguous.forms}
     output.warn(*(f"  {form.name}: {form.reason}" for form in forms.values()))
 
-    def parse(answer: str) -> SourceForm:
+    def parse(answer: str) -> SourceFormat:
         if answer not in forms:
             raise UsageError(f"{answer!r} is not one of the choices", hint=f"choose from {', '.join(forms)}")
-        return SourceForm(answer, CHOSEN_BY_USER)
+        return SourceFormat(answer, CHOSEN_BY_USER)
 
     return interview.ask_until(f"the source could be {' or '.join(forms)}; which is it?", parse, output)
 
 
-def _preview_format(source: str, form: SourceForm, request: PrepareRequest, output: Output) -> FormatPreview:
+def _preview_format(source: str, form: SourceFormat, request: PrepareRequest, output: Output) -> FormatPreview:
     """Show what the source is and what becomes of its fields."""
     from wdsctl.cli.recognition import field_lines
     from wdsctl.cli.tables import labelled_lines

@@ -5,7 +5,7 @@ from tests.cli.reports import FINDINGS, a_folder_report, a_prepare_report, an_in
 from wdsctl.cli.commands.prepare import prepare_renderer, render_prepare
 from wdsctl.core.importers import CHOSEN_BY_USER, IMPORT_FORMATS
 from wdsctl.core.prepare.request import PrepareRequest
-from wdsctl.core.prepare.source import RejectedForm, SourceForm
+from wdsctl.core.prepare.source import RejectedFormat, SourceFormat
 
 
 def test_prepare_prints_results_by_phase(render_piped: Show) -> None:
@@ -123,10 +123,12 @@ def test_prepare_output_fits_80_columns(render_on_terminal: Show) -> None:
 
 
 def test_prepare_explain_lists_rejected_formats(render_piped: Show) -> None:
-    form = SourceForm("imagefolder", "folders", (RejectedForm("folder", "raw files"), RejectedForm("csv", "a table")))
+    form = SourceFormat(
+        "imagefolder", "folders", (RejectedFormat("folder", "raw files"), RejectedFormat("csv", "a table"))
+    )
     explained = "\n".join(render_piped(render_prepare(a_prepare_report(form=form), explain=True)))
     brief = "\n".join(render_piped(render_prepare(a_prepare_report(form=form))))
-    chosen = a_prepare_report(form=SourceForm("coco", CHOSEN_BY_USER))
+    chosen = a_prepare_report(form=SourceFormat("coco", CHOSEN_BY_USER))
     named = "\n".join(render_piped(render_prepare(chosen, explain=True)))
 
     assert all(f"not {name}: " in explained for name in IMPORT_FORMATS if name != "imagefolder")

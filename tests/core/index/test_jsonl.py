@@ -19,7 +19,7 @@ from wdsctl.core.inspect.inspect import inspect
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.prepare.request import PrepareRequest
-from wdsctl.core.prepare.source import recognise_form
+from wdsctl.core.prepare.source import recognise_format
 from wdsctl.core.validate.validate import validate
 
 
@@ -62,7 +62,7 @@ def splits(root: str) -> dict[str, list[str]]:
 def test_jsonl_file_is_prepared_in_place_with_catalog_next_to_it(tmp_path: Path) -> None:
     root = a_file(tmp_path, make_lines(0, 40))
     report = prepare(root, request=PrepareRequest(split={"train": 3, "val": 1}))
-    assert recognise_form(root).name == "shards"
+    assert recognise_format(root).name == "shards"
     assert (report.from_folder, report.source) == (False, root)
     assert report.index is not None
     assert (report.index.samples, report.index.parts, report.index.findings) == (40, 40, ())
@@ -207,7 +207,7 @@ def test_jsonl_added_to_tar_dataset_is_skipped(tmp_path: Path) -> None:
 
 def test_jsonl_among_raw_files_keeps_folder_format(tmp_path: Path) -> None:
     root = a_folder(tmp_path / "raw", {"0.jpg": b"x", "labels.jsonl": make_lines(0, 1)})
-    assert recognise_form(root).name == "folder"
+    assert recognise_format(root).name == "folder"
     with pytest.raises(UsageError, match="missing DEST") as caught:
         prepare(root)
     assert f"wdsctl prepare {root}/labels.jsonl" in caught.value.hint

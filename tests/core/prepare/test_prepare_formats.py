@@ -29,7 +29,7 @@ from wdsctl.core.index.write_dataset_yaml import UnsureTypeError
 from wdsctl.core.prepare import prepare as module
 from wdsctl.core.prepare.prepare import PrepareReport, prepare
 from wdsctl.core.prepare.request import PrepareRequest
-from wdsctl.core.prepare.source import AmbiguousFormError, recognise_form
+from wdsctl.core.prepare.source import AmbiguousFormatError, recognise_format
 from wdsctl.core.samples.detect import Detection
 from wdsctl.core.split.split import SplitRequest, split_dataset
 from wdsctl.core.split_rules.rule import SplitRule
@@ -114,11 +114,11 @@ def test_compressed_tars_are_unpacked(tmp_path: Path) -> None:
 
 def test_jsonl_with_media_paths_is_recognised_despite_existing_catalog(tmp_path: Path) -> None:
     source = lines_with_media(tmp_path / "data")
-    before = recognise_form(source)
+    before = recognise_format(source)
     prepare(source, request=PrepareRequest(from_format="shards", take_unsure=True))
     assert Path(locate(source).catalog_path).exists()
 
-    assert recognise_form(source) == before
+    assert recognise_format(source) == before
     assert before.name == "jsonl"
     report = prepare(source, str(tmp_path / "made"))
     assert report.detection is not None
@@ -127,7 +127,7 @@ def test_jsonl_with_media_paths_is_recognised_despite_existing_catalog(tmp_path:
 
 def test_text_jsonl_is_prepared_in_place(tmp_path: Path) -> None:
     root = a_folder(tmp_path / "texts", {"a.jsonl": b'{"text": "some words"}\n' * 5})
-    assert recognise_form(root).name == recognise_form(f"{root}/a.jsonl").name == "shards"
+    assert recognise_format(root).name == recognise_format(f"{root}/a.jsonl").name == "shards"
     report = prepare(f"{root}/a.jsonl")
     assert (report.conversion, report.form and report.form.name) == (None, "shards")
 
@@ -190,7 +190,7 @@ def test_ambiguous_formats_are_refused_with_both_commands(tmp_path: Path, monkey
     both = [(importers.get_importer(name), FormatMatch(0.6, f"looks like {name}")) for name in ("coco", "csv")]
     monkeypatch.setattr(importers, "find_importers", lambda _: both)
 
-    with pytest.raises(AmbiguousFormError, match="several formats fit") as caught:
+    with pytest.raises(AmbiguousFormatError, match="several formats fit") as caught:
         prepare(source, "made")
     assert [form.name for form in caught.value.forms] == ["coco", "csv"]
     assert f"wdsctl prepare {source} made --from coco" in caught.value.hint
@@ -299,7 +299,7 @@ def test_row_without_file_is_counted_and_reported(tmp_path: Path) -> None:
 def test_unknown_format_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.bin").write_bytes(b"\0\1\2")
     with pytest.raises(InputError, match="cannot recognise the format"):
-        recognise_form(str(tmp_path / "notes.bin"))
+        recognise_format(str(tmp_path / "notes.bin"))
 
 
 def test_unsure_type_error_and_accepting_run_report_conversion_findings(

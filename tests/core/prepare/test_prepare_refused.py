@@ -13,7 +13,7 @@ from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import DatasetError, InputError, PermissionDenied, UsageError
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.prepare.request import PrepareRequest
-from wdsctl.core.prepare.source import recognise_form
+from wdsctl.core.prepare.source import recognise_format
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_sample_type_that_does_not_fit_needs_field_map(tmp_path: Path) -> None:
 def test_raw_files_need_destination(tmp_path: Path) -> None:
     source = a_folder(tmp_path / "raw", captions(0, 2))
 
-    assert recognise_form(source).name == "folder"
+    assert recognise_format(source).name == "folder"
     with pytest.raises(UsageError, match="missing DEST") as caught:
         prepare(source)
     assert "DEST" in caught.value.hint
@@ -55,7 +55,7 @@ def test_raw_files_need_destination(tmp_path: Path) -> None:
 
 def test_prepare_refuses_destination_for_shards(tmp_path: Path) -> None:
     root = some_shards(tmp_path / "tars", 2)
-    assert recognise_form(root).name == "shards"
+    assert recognise_format(root).name == "shards"
 
     with pytest.raises(UsageError, match="already contains shards"):
         prepare(root, str(tmp_path / "made"))
@@ -225,4 +225,4 @@ def test_compressed_jsonl_needs_destination(tmp_path: Path, name: str) -> None:
 def test_json_per_image_is_recognised_as_raw_files(tmp_path: Path) -> None:
     files = {f"{i}.{name}": b'{"a": 1}\n' for i in range(3) for name in ("jpg", "json")}
 
-    assert recognise_form(a_folder(tmp_path, files)).name == "folder"
+    assert recognise_format(a_folder(tmp_path, files)).name == "folder"

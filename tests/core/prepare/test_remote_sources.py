@@ -26,7 +26,7 @@ from wdsctl.core.convert.request import ConvertRequest
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import InputError, PermissionDenied, UsageError, WdsctlError
 from wdsctl.core.prepare.prepare import PrepareReport, prepare
-from wdsctl.core.prepare.source import recognise_form
+from wdsctl.core.prepare.source import recognise_format
 from wdsctl.core.progress import SilentProgress
 from wdsctl.core.storage import source_files
 
@@ -266,7 +266,7 @@ def test_remote_file_of_unknown_format_is_refused(tmp_path: Path) -> None:
     url = upload_shards(tmp_path / "raw", f"faulty://{tmp_path.name}/raw", "*")
 
     with pytest.raises(InputError) as caught:
-        recognise_form(f"{url}/x.bin", str(tmp_path / "made"))
+        recognise_format(f"{url}/x.bin", str(tmp_path / "made"))
     assert caught.value.code == "WDS235"
 
 
@@ -319,7 +319,7 @@ def test_jsonl_url_of_server_without_listings_is_recognised_as_shards(tmp_path: 
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_address[1]}/d"
 
-        assert recognise_form(f"{url}/x.jsonl", str(tmp_path)).name == "shards"
+        assert recognise_format(f"{url}/x.jsonl", str(tmp_path)).name == "shards"
         with pytest.raises(PermissionDenied):
-            recognise_form(f"{url}/x.csv", str(tmp_path))
+            recognise_format(f"{url}/x.csv", str(tmp_path))
         server.shutdown()

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from wdsctl.core.prepare.prepare import PrepareReport
     from wdsctl.core.prepare.request import PrepareRequest
     from wdsctl.core.prepare.robots import RobotReport
-    from wdsctl.core.prepare.source import SourceForm
+    from wdsctl.core.prepare.source import SourceFormat
     from wdsctl.core.prepare.write import FolderReport
     from wdsctl.core.samples.detect import Detection
 
@@ -394,7 +394,7 @@ def _form(report: PrepareReport, *, explain: bool) -> Iterator[tuple[str, Render
     from wdsctl.core.importers import CHOSEN_BY_USER  # `prepare --help` needs no importers
 
     if explain and report.form.reason != CHOSEN_BY_USER and report.form.name != "shards":
-        yield from (("", line) for line in _unlike_forms(report.form))
+        yield from (("", line) for line in _unlike_formats(report.form))
 
 
 def _steps(
@@ -452,7 +452,7 @@ def _type_rows(
         yield "type", f"{report.sample_type}{field_map} ({origin})"
 
 
-def _unlike_forms(form: SourceForm) -> Iterator[str]:
+def _unlike_formats(form: SourceFormat) -> Iterator[str]:
     """A line for each form that does not match at all, with what it would be."""
     from wdsctl.core import importers
 

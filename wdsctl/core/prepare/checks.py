@@ -22,7 +22,7 @@ from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.prepare.source import (
     IN_PLACE,
     RAW_FOLDER,
-    SourceForm,
+    SourceFormat,
     check_is_raw_folder,
     check_raw_folder,
     check_source_exists,
@@ -36,7 +36,7 @@ from wdsctl.core.urls import is_url
 _CONVERT_LAYOUTS: Mapping[str, LayoutName] = {"": "auto", "monolithic": "", "polylithic": "polylithic"}
 
 
-def conversion_request(form: SourceForm, request: PrepareRequest) -> ConvertRequest:
+def conversion_request(form: SourceFormat, request: PrepareRequest) -> ConvertRequest:
     """The request of `convert` for a source of this form. Raises UsageError for options that apply to others only."""
     others: tuple[tuple[Mapping[str, object], str], ...] = (
         (_raw_options(request), "raw files"),
@@ -109,7 +109,7 @@ def check_source_and_dest(source: str, dest: str, request: PrepareRequest) -> No
         check_no_unread_archives(source)
 
 
-def check_no_layout(form: SourceForm | None, request: PrepareRequest) -> None:
+def check_no_layout(form: SourceFormat | None, request: PrepareRequest) -> None:
     """Raises UsageError if the request names a layout, which raw files and shards do not have."""
     if request.layout:
         what = "raw files" if form is not None and form.name == RAW_FOLDER else "shards"

@@ -64,7 +64,7 @@ from wdsctl.core.prepare.polylithic import resolve_polylithic_config
 from wdsctl.core.prepare.preview import check_fields_of_folder, check_fields_of_format
 from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.prepare.robots import (
-    FORM as ROBOT_FORM,
+    FORMAT as ROBOT_FORMAT,
 )
 from wdsctl.core.prepare.robots import (
     RobotReport,
@@ -76,8 +76,8 @@ from wdsctl.core.prepare.robots import (
 from wdsctl.core.prepare.source import (
     IN_PLACE,
     RAW_FOLDER,
-    SourceForm,
-    recognise_form,
+    SourceFormat,
+    recognise_format,
 )
 from wdsctl.core.prepare.splits import (
     check_fills_requested_splits,
@@ -112,7 +112,7 @@ class PrepareReport:
     split: SplitReport | None
     up_to_date: bool
     dry_run: bool
-    form: SourceForm | None = None  # None: the user selected shards
+    form: SourceFormat | None = None  # None: the user selected shards
     conversion: ConvertReport | None = None  # of a source that is neither raw files nor shards
     primary: str = ""  # the primary of a polylithic `dest`
     sample_type: str = ""  # in dataset.yaml, or of the complete samples of a polylithic `dest`; empty if not written
@@ -166,9 +166,9 @@ def _prepare(source: str, dest: str | None, request: PrepareRequest, progress: P
     if dest is None and request.index.selection is None and is_polylithic(source):
         check_fitting_options(request, are_raw=False, are_polylithic=True)
         return _prepare_polylithic(source, request, progress)
-    form = recognise_form(source, dest, request.from_format) if request.index.selection is None else None
+    form = recognise_format(source, dest, request.from_format) if request.index.selection is None else None
     if form is not None and form.name not in (IN_PLACE, RAW_FOLDER):
-        prepare_form = _prepare_robot_dataset if form.name == ROBOT_FORM else _prepare_from_format
+        prepare_form = _prepare_robot_dataset if form.name == ROBOT_FORMAT else _prepare_from_format
         return prepare_form(source, dest, form, request, progress)
     check_no_layout(form, request)
     from_folder = form is not None and (dest is not None or form.name == RAW_FOLDER)
@@ -231,7 +231,7 @@ def _run_locked(
 
 
 def _prepare_from_format(
-    source: str, dest: str | None, form: SourceForm, request: PrepareRequest, progress: Progress
+    source: str, dest: str | None, form: SourceFormat, request: PrepareRequest, progress: Progress
 ) -> PrepareReport:
     """Write the samples of another format to `dest` as `convert` does, then prepare `dest` in place.
 
@@ -283,7 +283,7 @@ def _prepare_from_format(
 
 
 def _prepare_robot_dataset(
-    source: str, dest: str | None, form: SourceForm, request: PrepareRequest, progress: Progress
+    source: str, dest: str | None, form: SourceFormat, request: PrepareRequest, progress: Progress
 ) -> PrepareReport:
     """Write the frames of a LeRobot dataset beside its tables, and prepare them in place."""
     check_robot_request(source, dest, request)
@@ -508,7 +508,7 @@ def _upload_folders(location: DatasetLocation, request: PrepareRequest) -> Uploa
 
 
 def _dry_run_of_folder(
-    source: str, dest: str, form: SourceForm | None, request: PrepareRequest, progress: Progress
+    source: str, dest: str, form: SourceFormat | None, request: PrepareRequest, progress: Progress
 ) -> PrepareReport:
     """Plan the shards of a raw folder. A dry run cannot predict the later steps, except the split of a new dataset."""
     listing = survey_source(source, dest, request, progress)
@@ -527,7 +527,7 @@ def _dry_run_of_folder(
 def _dry_run_report(
     source: str,
     dest: str,
-    form: SourceForm | None,
+    form: SourceFormat | None,
     folder: FolderReport | None,
     index: IndexReport | None,
     conversion: ConvertReport | None = None,

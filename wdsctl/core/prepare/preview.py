@@ -26,7 +26,7 @@ from wdsctl.core.opened.handle import OpenDataset
 from wdsctl.core.prepare.checks import conversion_request, survey_source
 from wdsctl.core.prepare.plan import sample_size_bytes
 from wdsctl.core.prepare.request import PrepareRequest
-from wdsctl.core.prepare.source import SourceForm
+from wdsctl.core.prepare.source import SourceFormat
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.safe_open import open_below
 from wdsctl.core.samples.detect import Detection
@@ -49,7 +49,7 @@ class FormatPreview(NamedTuple):
     detection: Detection | None
 
 
-def preview_format(source: str, form: SourceForm, request: PrepareRequest) -> FormatPreview:
+def preview_format(source: str, form: SourceFormat, request: PrepareRequest) -> FormatPreview:
     """Describe a source that an importer reads, and detect the sample type from its first samples.
 
     Cost: opens the source, and copies at most 64 samples to the temporary folder. Raises what the importer raises.
@@ -67,7 +67,7 @@ def preview_format(source: str, form: SourceForm, request: PrepareRequest) -> Fo
             return FormatPreview(about, split_names, _detect(locate(root, writing=True), IndexRequest()))
 
 
-def check_fields_of_format(source: str, form: SourceForm, request: PrepareRequest) -> None:
+def check_fields_of_format(source: str, form: SourceFormat, request: PrepareRequest) -> None:
     """Raise UsageError WDS220 or WDS221 if the sample type or field map of the request cannot fit the source.
 
     The conversion comes after this. Parts that only later samples may have count as there. Cost: opens the source, and

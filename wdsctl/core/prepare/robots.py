@@ -42,7 +42,7 @@ from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message
 from wdsctl.core.urls import is_url, redact_secrets
 
-FORM = "lerobot"
+FORMAT = "lerobot"
 FRAMES_FOLDER = "frames"
 _IMAGES_SUFFIX = ".images"
 _SELECTION = ShardSelection(globs=(f"{FRAMES_FOLDER}/**/*.jsonl",))
@@ -106,7 +106,7 @@ def write_robot_frames(source: str, request: PrepareRequest, progress: Progress)
     Raises what `read_robot_dataset`, `check_videos` and `frame_lines` raise; InputError if dataset.yaml is not that of
     this dataset.
     """
-    options = given.check_format_options(FORM, request.format_options, ("drop", "tolerance_s"))
+    options = given.check_format_options(FORMAT, request.format_options, ("drop", "tolerance_s"))
     dataset = read_robot_dataset(source, given.parse_list_option(options, "drop"))
     tolerance = _parse_tolerance(options)
     tables = frame_tables(dataset)

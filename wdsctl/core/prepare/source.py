@@ -42,12 +42,12 @@ _PROBED_NAMES = 1000  # of a folder that has compressed files
 _SCORE_TOLERANCE = 0.001
 
 
-class RejectedForm(NamedTuple):
+class RejectedFormat(NamedTuple):
     name: str
     reason: str
 
 
-class SourceForm(NamedTuple):
+class SourceFormat(NamedTuple):
     """What a source is: `shards` (prepared in place), `folder` (raw files), or the format of an importer.
 
     `reason` is text for the user. `rejected`: forms that fit less well, the best first.
@@ -55,15 +55,15 @@ class SourceForm(NamedTuple):
 
     name: str
     reason: str
-    rejected: tuple[RejectedForm, ...] = ()
+    rejected: tuple[RejectedFormat, ...] = ()
 
 
-class AmbiguousFormError(InputError):
+class AmbiguousFormatError(InputError):
     """Several forms fit a source equally well. `forms`: these forms. `advice`: the end of the hint."""
 
     code = "WDS235"
 
-    def __init__(self, forms: Sequence[SourceForm], source: str, dest: str | None, advice: str = "") -> None:
+    def __init__(self, forms: Sequence[SourceFormat], source: str, dest: str | None, advice: str = "") -> None:
         self.forms = tuple(forms)
         commands = [shell_command("prepare", source, dest or "DEST", "--from", form.name) for form in forms]
         super().__init__(
@@ -73,24 +73,24 @@ class AmbiguousFormError(InputError):
         )
 
 
-def recognise_form(source: str, dest: str | None = None, from_format: str = "") -> SourceForm:
+def recognise_format(source: str, dest: str | None = None, from_format: str = "") -> SourceFormat:
     """Recognise what the source is, from names and the heads of files. `from_format`: what the user says that it is.
 
     An earlier `prepare` of the source makes no difference. JSONL is prepared in place if it names no media files that
     exist, and there is no DEST; so are shards of other formats whose values are ranges of bytes. Raises InputError if
-    the source does not exist, is an empty folder, or has no form that is known (WDS235); AmbiguousFormError;
+    the source does not exist, is an empty folder, or has no form that is known (WDS235); AmbiguousFormatError;
     PermissionDenied.
     """
     check_source_exists(source)
     name_source(source)
     if from_format:
-        return SourceForm(importers.get_importer(from_format).name, importers.CHOSEN_BY_USER)
+        return SourceFormat(importers.get_importer(from_format).name, importers.CHOSEN_BY_USER)
     if reason := _why_shards(source):
-        return SourceForm(IN_PLACE, reason)
+        return SourceFormat(IN_PLACE, reason)
     in_place = _InPlaceMatch() if dest is not None else _match_in_place(source)
     if in_place.reason:
-        return SourceForm(IN_PLACE, in_place.reason)
-    forms = _rank_forms(source)
+        return SourceFormat(IN_PLACE, in_place.reason)
+    forms = _rank_formats(source)
     if not forms:
         importers.best_importer(source)  # raises, and lists the formats
     if len(forms) > 1 and forms[0].score - forms[1].score < _SCORE_TOLERANCE:
@@ -98,20 +98,20 @@ def recognise_form(source: str, dest: str | None = None, from_format: str = "") 
         names = {each.name for each in tied}
         matches = [match for importer, match in importers.find_importers(source) if importer.name in names]
         advice = importers.keep_both_advice(source, matches)
-        raise AmbiguousFormError([SourceForm(each.name, each.reason) for each in tied], source, dest, advice)
+        raise AmbiguousFormatError([SourceFormat(each.name, each.reason) for each in tied], source, dest, advice)
     is_in_place = forms[0].name == "jsonl" and dest is None and not has_only_compressed_lines(source)
     if is_in_place and not names_files(source):
         if has_shards(*split_file_root(source)):
             reason = "JSONL that names no media files beside it"
-            return SourceForm(IN_PLACE, reason, tuple(RejectedForm(each.name, each.reason) for each in forms[1:]))
+            return SourceFormat(IN_PLACE, reason, tuple(RejectedFormat(each.name, each.reason) for each in forms[1:]))
         forms = [*forms[1:], forms[0]]  # lines among other files
     best, *others = forms
     reason = f"{best.reason}; not in place: {in_place.refusal}" if in_place.refusal else best.reason
-    return SourceForm(best.name, reason, tuple(RejectedForm(each.name, each.reason) for each in others))
+    return SourceFormat(best.name, reason, tuple(RejectedFormat(each.name, each.reason) for each in others))
 
 
 def _why_shards(source: str) -> str:
-    """Why the source is shards, whatever else it looks like; empty if it is not. Raises like `recognise_form`."""
+    """Why the source is shards, whatever else it looks like; empty if it is not. Raises like `recognise_format`."""
     if is_url(source):
         return _why_remote_shards(source)
     _check_lines(source)
@@ -228,15 +228,15 @@ def _check_lines(source: str) -> None:
         )
 
 
-class _RankedForm(NamedTuple):
+class _RankedFormat(NamedTuple):
     score: float
     name: str
     reason: str
 
 
-def _rank_forms(source: str) -> list[_RankedForm]:
+def _rank_formats(source: str) -> list[_RankedFormat]:
     found = [
-        _RankedForm(match.score, importer.name, match.reason) for importer, match in importers.find_importers(source)
+        _RankedFormat(match.score, importer.name, match.reason) for importer, match in importers.find_importers(source)
     ]
     # `shards` matches any JSONL; among the importers, `jsonl` speaks for it.
     forms = [form for form in found if form.name != IN_PLACE] or found
