@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
+from fsspec.config import conf
 
 from tests.build import some_shards
 from tests.remote import upload_shards
@@ -14,6 +18,7 @@ from tests.stores.proxy import Fault, FaultProxy
 from tests.stores.servers import in_use, rclone_server
 from wdsctl.core.errors import InputError, PermissionDenied, StorageError
 from wdsctl.core.shards.list import list_shards
+from wdsctl.core.storage.filesystem import open_filesystem
 from wdsctl.core.storage.objects import ObjectStore
 from wdsctl.core.storage.remote import FsspecStorage
 
@@ -93,3 +98,26 @@ def test_truncated_and_busy_responses_are_retried(proxy: FaultProxy) -> None:
     ):
         proxy.set_faults(fault)
         assert FsspecStorage(SHARDS).read(f"{SHARDS}/x.bin", 0, len(data)) == data
+
+
+@pytest.mark.parametrize("mode", ["legacy", "standard"])
+def test_retries_of_driver_leave_random_state_of_caller_unchanged(
+    proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    """The driver retries in another thread, also while a hook or a training loop draws."""
+    monkeypatch.setenv("AWS_RETRY_MODE", mode)
+    storage, before = FsspecStorage(SHARDS), random.getstate()
+    proxy.set_faults(Fault(method="GET", path="shard-000", status=503, times=2))
+    assert len(storage.read(f"{SHARDS}/shard-000.tar", 0, 512)) == 512
+    assert proxy.counts.struck == 2
+    assert random.getstate() == before
+
+
+def test_pauses_of_google_driver_leave_random_state_of_caller_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(conf, "gs", {"token": "anon"})
+    open_filesystem("gs://bucket/shards")
+    retry: Any = import_module("gcsfs.retry")
+
+    before = random.getstate()
+    assert 0 <= retry.random.random() < 1  # a second later, the driver would send the request again
+    assert random.getstate() == before

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
+from functools import cache, partial
+from importlib import import_module
 from typing import Any, NamedTuple, TypeVar
 
 from wdsctl.core.errors import StorageError
@@ -38,6 +41,7 @@ def open_filesystem(root: str) -> tuple[Any, str]:
 
 
 def _driver_options(scheme: str) -> dict[str, Any]:
+    _separate_random_pauses(scheme)
     if scheme in ("http", "https"):
         return _http_options()
     if scheme in ("gs", "gcs"):
@@ -51,6 +55,29 @@ def _driver_options(scheme: str) -> dict[str, Any]:
             "config_kwargs": {"max_pool_connections": MAX_CONNECTIONS, **_s3_checksums(), **_s3_session(), **configured}
         }
     return {}
+
+
+#: In the drivers, the modules that draw the pause before another try from Python's global generator.
+_PAUSING_MODULES = {
+    **dict.fromkeys(("s3", "s3a"), ("botocore.retryhandler", "aiobotocore.retries.standard")),
+    **dict.fromkeys(("gs", "gcs"), ("gcsfs.retry",)),
+}
+
+
+@cache
+def _separate_random_pauses(scheme: str) -> None:
+    """Let the driver draw its pauses from the system: its retries are in fsspec's thread, at any time, and would change
+    what hooks and training loops draw."""
+    generator = random.SystemRandom()
+    for name in _PAUSING_MODULES.get(scheme, ()):
+        try:
+            module: Any = import_module(name)
+        except ImportError:  # the driver is missing, which fsspec reports, or an older version without this module
+            continue
+        if name == "aiobotocore.retries.standard":  # the default of a parameter draws
+            module.ExponentialBackoff = partial(module.ExponentialBackoff, random=generator.random)
+        else:
+            module.random = generator
 
 
 def _s3_checksums() -> dict[str, str]:
