@@ -13,8 +13,8 @@ from PIL import Image
 
 from tests.build import a_dataset
 from tests.core.conversions import content, convert_to
-from wdsctl.core.convert import transcode
-from wdsctl.core.convert.labels import LabelsCannotFollow
+from wdsctl.core.convert import transcode, unit
+from wdsctl.core.convert.labels import LabelsCannotFollow, SeenNumbers, check_many_numbers
 from wdsctl.core.convert.parts import PartRules, parse_image
 from wdsctl.core.convert.transcode import changed_picture_sizes
 from wdsctl.core.dataset.config import load_config
@@ -161,12 +161,13 @@ def test_geometry_in_a_later_sample_is_refused_too(tmp_path: Path) -> None:
     assert refused.value.where == "sample 11"
 
 
-def a_source_of_many(root: Path, first: int, labels: Any) -> str:
+def a_source_of_many(root: Path, first: int, labels: Any, count: int = 80) -> str:
     """A dataset of 80 samples whose samples from `first` on have these labels of the sample's number."""
     samples: dict[str, Any] = {}
-    for i in range(80):
+    picture = a_picture()
+    for i in range(count):
         own = labels(i) if i >= first else {}
-        samples |= {f"{i:02}.jpg": a_picture(), f"{i:02}.json": json.dumps({"caption": "a dog", **own}).encode()}
+        samples |= {f"{i:02}.jpg": picture, f"{i:02}.json": json.dumps({"caption": "a dog", **own}).encode()}
     return a_dataset(root, {"0.tar": samples})
 
 
@@ -178,6 +179,8 @@ def a_source_of_many(root: Path, first: int, labels: Any) -> str:
         lambda i: {"things": [[40 + i, 30, 200, 90], [4, 3, 120, 110]]},
         lambda i: {"x1": 40 + i, "y1": 30, "x2": 200, "y2": 90},
         lambda i: {"xs": [200 - i, 100], "ys": [30, 200]},
+        lambda i: {"price": {"value": [900, i]}, "thing": {"value": [40 + i, 30]}},
+        lambda i: {"7": {"value": [40 + i, 30]}, f"{i}": {"value": [200, 30 + i]}},
     ],
 )
 def test_numbers_drawn_on_pictures_are_refused_in_whichever_samples_they_begin(
@@ -188,6 +191,44 @@ def test_numbers_drawn_on_pictures_are_refused_in_whichever_samples_they_begin(
     with pytest.raises(LabelsCannotFollow, match="like points or boxes, such as"):
         convert_to(tmp_path / "b", source, image=parse_image("", 160))
     assert not [*tmp_path.glob("b/**/*.tar")]
+
+
+@pytest.mark.parametrize(
+    ("other", "drawn", "options"),
+    [
+        ([0, 0, 0, 0], [40, 30, 200, 90], {}),
+        ([1, 2, 0, 1], [40, 30, 200, 90], {"order": "shuffle", "seed": 3}),
+        ([900, 30, 200, 90], [40, 30, 200, 90], {"shard_samples": 20}),
+        ([2019, 2024], [140, 130], {"shard_samples": 50, "workers": 2}),
+        ("press(enter)", "click(140, 130)", {}),
+    ],
+)
+def test_numbers_drawn_only_in_samples_that_are_not_looked_at_first_are_refused(
+    other: Any, drawn: Any, options: dict[str, Any], tmp_path: Path
+) -> None:
+    def labels(i: int) -> Any:
+        numbers = [drawn[0] + i % 20, *drawn[1:]] if isinstance(drawn, list) else drawn.replace("140", f"{140 + i}")
+        return {"about": {"value": numbers if i >= 120 and i % 20 > 3 else other}}
+
+    source = a_source_of_many(tmp_path / "a", 0, labels, 160)
+
+    with pytest.raises(LabelsCannotFollow, match="value looks like points or boxes, such as"):
+        convert_to(tmp_path / "b", source, image=parse_image("", 160), **options)
+    assert not [*tmp_path.glob("b/**/*.tar"), *tmp_path.glob("b/**/plan.sqlite")]
+
+
+def test_many_numbers_are_judged_before_their_unit_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held: list[int] = []
+
+    def judge(request: Any, seen: SeenNumbers) -> None:
+        check_many_numbers(request, seen)
+        held.append(seen.numbers.total())
+
+    monkeypatch.setattr(unit, "check_many_numbers", judge)
+    source = a_source_of_many(tmp_path / "a", 0, lambda i: {"embedding": [i - each for each in range(200)]})
+
+    convert_to(tmp_path / "b", source, image=parse_image("", 160))
+    assert max(held) < 10_000 < 80 * 200
 
 
 def test_destination_of_late_refusal_takes_the_advised_option(tmp_path: Path) -> None:

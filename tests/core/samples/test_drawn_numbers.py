@@ -6,7 +6,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from wdsctl.core.samples.drawn_numbers import NumberRow, find_drawn_row, is_other_key, rows_of_text
+from wdsctl.core.samples.drawn_numbers import (
+    NumberRow,
+    SampleCounts,
+    find_drawn_row,
+    find_drawn_samples,
+    is_other_key,
+    rows_of_text,
+)
 
 SIZE = (200, 120)
 
@@ -67,6 +74,7 @@ def test_rows_of_several_samples_tell_more_than_one() -> None:
     many = [[each, 2 * each] for each in range(9, 30)]
     assert found(*many) == ()  # a corner of the picture, in many samples
     assert found(*many, [90, 30]) == (90, 30)
+    assert found([0, 0, 0, 0], [40, 30, 100, 70], [-1, -1, -1, -1]) == (40, 30, 100, 70)  # as for no box
 
 
 def test_texts_need_rows_in_some_samples_only() -> None:
@@ -74,6 +82,40 @@ def test_texts_need_rows_in_some_samples_only() -> None:
     assert found([40, 30], (), (), (), (), are_texts=True) == ()
     assert found([4], [40, 30], [40, 30, 100, 70], are_texts=True) == (40, 30)
     assert find_drawn_row([]) is None
+
+
+def found_among(*rows: Sequence[float], before: tuple[int, int] = (0, 100), reverse: bool = False) -> tuple[float, ...]:
+    """As `found`, for samples that are neighbours in their source, and come from there in this or the other order."""
+    made = [NumberRow(tuple(each), SIZE, str(at), (0, at)) for at, each in enumerate(rows)]
+    row, _ = find_drawn_samples(made[::-1] if reverse else made, SampleCounts(*before))
+    return row.numbers if row else ()
+
+
+DRAWN = [[40, 30, 100, 70], [50, 20, 90, 95], [60, 35, 70, 60], [20, 15, 130, 90], [45, 10, 80, 55], [30, 5, 99, 77]]
+OTHERS = [[900 + each, 30, 100, 70] for each in range(60)]
+
+
+def test_neighbours_among_other_samples_are_found() -> None:
+    assert found_among(*DRAWN, before=(0, 9)) == ()  # of as few samples, many may look drawn by chance
+    assert found_among(*DRAWN) == (20, 15, 130, 90)
+    assert found_among(*OTHERS, *DRAWN, *OTHERS, before=(0, 0)) == (20, 15, 130, 90)
+    assert found_among(*OTHERS, *DRAWN, reverse=True) == (20, 15, 130, 90)
+    assert found_among(*OTHERS, *[[0, 0, 0, 0], *DRAWN[:3], [-1, -1, -1, -1], *DRAWN[3:]]) == (20, 15, 130, 90)
+    assert found_among(*DRAWN, before=(50, 100)) == ()
+    assert found_among(*DRAWN[:2], *OTHERS) == ()
+
+
+def test_neighbours_that_repeat_or_count_are_not() -> None:
+    assert found_among(*OTHERS, *DRAWN[:1] * 20) == ()
+    assert found_among(*([10 * each, 10 * each + 9] for each in range(100))) == ()
+    assert found_among(*([10 * each, 10 * each + 9] for each in range(100)), reverse=True) == ()
+
+
+def test_corners_are_found_however_they_are_mixed_with_others() -> None:
+    mixed = [each for at in range(16) for each in ([*DRAWN[at % 6][:3], 100 + at], [900, 30, 100, 70], [1, 2, 3])]
+    assert found_among(*mixed, before=(50, 100)) == (20, 15, 130, 103)
+    assert found_among(*mixed[:-3], before=(50, 100)) == ()
+    assert found_among(*(sorted(each) for each in mixed), before=(50, 100)) == ()
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ from wdsctl.core.convert.overwrite import (
     finish_killed_replacement,
     replace_destination,
 )
-from wdsctl.core.convert.parts import Pairs, check_part_rules
+from wdsctl.core.convert.parts import check_part_rules
 from wdsctl.core.convert.plan import planned_request, write_plan
 from wdsctl.core.convert.plan_file import PlanFile, UnitResultFile
 from wdsctl.core.convert.report import (
@@ -300,7 +300,7 @@ def _run_conversion(
             request = planned_request(request, plan)
             _check_columns(plan, resolved)
         resolved = replace(resolved, request=request)
-        resolved = replace(resolved, judged_numbers=_check_some_labels(plan_path, resolved))
+        resolved = _check_some_labels(plan_path, resolved)
         if location is None:
             return preview_conversion(plan_path, opened, dest, request, started)
         with PlanFile(plan_path) as plan, discard_if_refused(plan, work, location):
@@ -423,7 +423,7 @@ def _resolve(request: ConvertRequest, opened: OpenSources) -> ResolvedRequest:
     return ResolvedRequest(request, tuple(opened.specs), tuple(sorted(options.items())))
 
 
-def _check_some_labels(plan_path: str, resolved: ResolvedRequest) -> Pairs:
+def _check_some_labels(plan_path: str, resolved: ResolvedRequest) -> ResolvedRequest:
     """Raises LabelsCannotFollow, without a plan that only the same options could continue."""
     try:
         with PlanFile(plan_path) as plan:

@@ -1,8 +1,7 @@
 """Change the labels of a sample along with its pictures: JSON with boxes, polygons and keypoints, and masks.
 
 Runs in workers, per sample, and only where re-encoding has turned or resized a picture. Numbers that no name calls
-geometry are judged together (`check_seen_numbers`): over some samples before anything is written, and those of other
-keys over each unit.
+geometry are judged together (`check_seen_numbers`): over some samples before anything is written, and over each unit.
 """
 
 from __future__ import annotations
@@ -11,7 +10,8 @@ import io
 import json
 import re
 import zipfile
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -19,14 +19,21 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wdsctl.core.convert.parts import Pairs, PartRules, is_selected_part, renamed_part_name
-from wdsctl.core.convert.request import ConvertRequest, SourceSpec
+from wdsctl.core.convert.plan_file import PlannedSample
+from wdsctl.core.convert.request import ConvertRequest, SeenKey, SourceSpec
 from wdsctl.core.errors import DatasetError, UsageError
 from wdsctl.core.importers.common.values import encode_json
 from wdsctl.core.importers.protocol import FilePart, Part
 from wdsctl.core.json_text import read_json
 from wdsctl.core.media.kinds import MEDIA_EXTENSIONS, part_kind
 from wdsctl.core.samples.boxes import BOX_FORMATS, BoxFormat
-from wdsctl.core.samples.drawn_numbers import NumberRow, find_drawn_row, rows_of_text
+from wdsctl.core.samples.drawn_numbers import (
+    NumberRow,
+    SampleCounts,
+    find_drawn_row,
+    find_drawn_samples,
+    rows_of_text,
+)
 from wdsctl.core.samples.field_map import parse_field_map
 from wdsctl.core.samples.geometry import (
     BoxFormatUnknown,
@@ -64,7 +71,7 @@ _GEOMETRY_FILES = (".geojson", ".hocr", ".pts")
 _NPY_SHAPE = re.compile(rb"'shape': \((\d{1,9}(?:, ?\d{1,9})+)\)")
 _NPY_HEADER_BYTES = 256
 _SMALL_ARRAY_BYTES = 1 << 16  # arrays up to this size may hold points or boxes
-_MAX_ROWS = 10_000  # of a key that are judged
+_MAX_NUMBERS = 10_000  # of a key that are judged together
 _MAX_ARRAYS = 1000  # of a file whose headers are read
 #: Words in names of images that have a value per pixel of another picture.
 _MAP_WORDS = MASK_WORDS | {"depth", "disparity", "normal", "normals", "matte", "alpha", "trimap", "flow", "saliency"}
@@ -72,13 +79,13 @@ _IS_MAP = "it has the size of its picture, as a map with a value per pixel"
 _XML_GEOMETRY = re.compile(rb"<(?:bndbox|xmin|polygon|points|box|bbox|Coords)\b|\bHPOS=|\bbbox \d")
 
 
-class SeenNumbers(NamedTuple):
-    """Numbers of some samples that no name calls geometry. `rows`: by part, key and whether they are in texts with
-    words. `judged`: (part, key) of those that were judged before; they are not collected.
-    """
+class SeenNumbers:
+    """Numbers of some samples that no name calls geometry. `judged`: counts of samples in which they are no labels."""
 
-    rows: dict[tuple[str, str, bool], list[NumberRow]]
-    judged: frozenset[tuple[str, str]] = frozenset()
+    def __init__(self, judged: Iterable[tuple[SeenKey, SampleCounts]] = ()) -> None:
+        self.rows: defaultdict[SeenKey, list[NumberRow]] = defaultdict(list)
+        self.numbers: Counter[SeenKey] = Counter()
+        self.judged = dict(judged)
 
 
 class LabelsCannotFollow(UsageError):  # noqa: N818 - the noun is the error
@@ -115,12 +122,12 @@ def follow_pictures(
     forms: PictureForms,
     parts: Sequence[AnyPart],
     *,
-    sample: str = "",
-    seen: SeenNumbers | None = None,
+    sample: PlannedSample,
+    seen: SeenNumbers | None,
 ) -> list[AnyPart]:
     """The parts of a sample after its pictures have changed by `forms`, with the labels changed alike.
 
-    `seen`: gets the numbers that stay, for `check_seen_numbers`. `sample`: the key of the sample, for its messages.
+    `seen`: gets the numbers that stay, for `check_seen_numbers`.
     Raises LabelsCannotFollow if a part has geometry that cannot follow. Cost: reads JSON and text, and decodes masks.
     """
     changes = {find_change(*each, spec.drawn_on) for each in forms.values()}
@@ -145,32 +152,52 @@ def follow_pictures(
 
 
 def _note_numbers(
-    seen: SeenNumbers, part: str, find_size: Callable[[], tuple[int, int] | None], sample: str
+    seen: SeenNumbers, part: str, find_size: Callable[[], tuple[int, int] | None], sample: PlannedSample
 ) -> KeptNumbers:
     """`find_size`: returns (width, height) of the picture, or None if no picture changes; called for numbers only."""
 
     def note(key: str, value: Sequence[float] | str) -> None:
-        size = None if (part, key) in seen.judged else find_size()
-        if size is None:
-            return
         rows, is_all = rows_of_text(value) if isinstance(value, str) else ([tuple(value)], True)
-        noted = seen.rows.setdefault((part, key, not is_all), [])
-        if len(noted) < _MAX_ROWS:
-            noted.extend(NumberRow(row, size, sample) for row in rows or [()])
+        size = find_size() if rows else (0, 0)
+        if size is not None:
+            place = (sample.source_index, sample.sample_index)
+            seen.rows[part, key, not is_all].extend(NumberRow(row, size, sample.key, place) for row in rows or [()])
+            seen.numbers[part, key, not is_all] += sum(map(len, rows)) + 1
 
     return note
 
 
-def check_seen_numbers(request: ConvertRequest, seen: SeenNumbers) -> None:
-    """Raises LabelsCannotFollow if the numbers of a key look like points or boxes on pictures."""
-    for (part, key, are_texts), rows in sorted(seen.rows.items()):
-        found = find_drawn_row(rows, are_texts=are_texts)
-        if found is not None:
-            numbers = ", ".join(f"{number:g}" for number in found.numbers[:8])
-            width, height = found.size
-            look = "look" if " and " in key else "looks"
-            reason = f"{key} {look} like points or boxes, such as [{numbers}] on a picture of {width} x {height}"
-            raise _cannot_follow_error(request, part, reason, where=f"sample {found.sample}")
+def check_seen_numbers(request: ConvertRequest, seen: SeenNumbers, *, least_samples: int = 0) -> None:
+    """Judge the numbers of all keys that are in `least_samples` samples, and count them as judged.
+
+    Raises LabelsCannotFollow if the numbers of a key look like points or boxes on pictures.
+    """
+    for key, rows in sorted(seen.rows.items()):
+        if len({row.sample for row in rows}) >= least_samples:
+            _judge_numbers(request, seen, key, rows)
+
+
+def check_many_numbers(request: ConvertRequest, seen: SeenNumbers) -> None:
+    """As `check_seen_numbers`, for keys whose numbers would take much memory."""
+    for key in [key for key, count in seen.numbers.items() if count > _MAX_NUMBERS]:
+        _judge_numbers(request, seen, key, seen.rows[key])
+
+
+def _judge_numbers(request: ConvertRequest, seen: SeenNumbers, key: SeenKey, rows: list[NumberRow]) -> None:
+    """A key that is in no other samples is judged by all rows together, and each by neighbouring samples."""
+    part, name, are_texts = key
+    before = seen.judged.get(key, SampleCounts())
+    found = None if before.samples else find_drawn_row(rows, are_texts=are_texts)
+    if found is None:
+        found, seen.judged[key] = find_drawn_samples(rows, before, are_texts=are_texts)
+    if found is not None:
+        numbers = ", ".join(f"{number:g}" for number in found.numbers[:8])
+        width, height = found.size
+        look = "look" if " and " in name else "looks"
+        reason = f"{name} {look} like points or boxes, such as [{numbers}] on a picture of {width} x {height}"
+        raise _cannot_follow_error(request, part, reason, where=f"sample {found.sample}")
+    seen.rows.pop(key)
+    seen.numbers.pop(key)
 
 
 def check_labels_apart(
@@ -179,13 +206,13 @@ def check_labels_apart(
     parts: Sequence[AnyPart],
     changed_sizes: Callable[[], Collection[tuple[int, int]]],
     *,
-    sample: str = "",
-    seen: SeenNumbers | None = None,
+    sample: PlannedSample,
+    seen: SeenNumbers | None,
 ) -> None:
     """Check the labels of a primary, whose pictures are in the media dataset and may be shared.
 
     `changed_sizes`: returns (width, height) of its pictures that are turned or resized; called only if a part may have
-    geometry. `sample`, `seen`: as for `follow_pictures`. Raises LabelsCannotFollow if a part has geometry.
+    geometry. `seen`: as for `follow_pictures`. Raises LabelsCannotFollow if a part has geometry.
     """
     rules = _label_rules(request, spec.field_map)
     reason = "its pictures are in the media dataset, where samples may share them"

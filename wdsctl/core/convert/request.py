@@ -20,6 +20,7 @@ from wdsctl.core.errors import Finding, OptionConflict
 from wdsctl.core.importers.protocol import FieldUse
 from wdsctl.core.invocation import parse_part_names
 from wdsctl.core.samples.boxes import BoxFormat
+from wdsctl.core.samples.drawn_numbers import SampleCounts
 from wdsctl.core.samples.naming import DEFAULT_TEMPLATE
 from wdsctl.core.samples.types import DrawnOn
 
@@ -30,6 +31,9 @@ SampleOrder = Literal["none", "key", "shuffle"]
 NamingName = Literal["", "hub"]
 #: A dataset of a polylithic layout; empty for any other layout.
 Stream = Literal["", "primary", "media"]
+
+#: Numbers of samples: their part, their key in it, and whether they are in texts with words.
+SeenKey = tuple[str, str, bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,13 +150,13 @@ class SourceSpec:
 class ResolvedRequest:
     """A request with resolved sources and exporter options: all that workers need besides the plan.
 
-    `judged_numbers`: (part, key) of numbers that were found to be no labels on pictures.
+    `judged_numbers`: in how many of some samples numbers look like labels on pictures, though together they are none.
     """
 
     request: ConvertRequest
     sources: tuple[SourceSpec, ...] = ()
     target_options: Pairs = ()
-    judged_numbers: Pairs = ()
+    judged_numbers: tuple[tuple[SeenKey, SampleCounts], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

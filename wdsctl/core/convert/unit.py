@@ -23,11 +23,11 @@ from wdsctl.core.convert.labels import (
     LabelsCannotFollow,
     SeenNumbers,
     check_labels_apart,
+    check_many_numbers,
     check_seen_numbers,
     follow_pictures,
 )
 from wdsctl.core.convert.parts import (
-    Pairs,
     PartRules,
     is_selected_part,
     is_separated_part,
@@ -112,7 +112,7 @@ def write_unit(job: UnitJob) -> UnitResult:
             exporter = _exporter_for(request, unit)
             if isinstance(exporter, ColumnExporter):
                 exporter = exporter.with_parts(plan.parts(unit.folder), options)
-            seen = SeenNumbers({}, frozenset(job.resolved.judged_numbers)) if _labels_follow(request) else None
+            seen = SeenNumbers(job.resolved.judged_numbers) if _labels_follow(request) else None
             samples = _convert_samples(plan, job, failures, seen)
             written = exporter.write(draft.path, cast("Iterator[tuple[str, Iterator[Part]]]", samples), options)
         if seen is not None:
@@ -158,16 +158,16 @@ def unit_path(root: str, unit: PlannedUnit) -> str:
     return join_beneath(root, unit.folder, unit.stream, unit.name)
 
 
-def check_some_labels(plan: PlanFile, resolved: ResolvedRequest) -> Pairs:
+def check_some_labels(plan: PlanFile, resolved: ResolvedRequest) -> ResolvedRequest:
     """Raises LabelsCannotFollow if labels cannot follow their pictures in samples from all over the plan, before any is
-    written. The workers check all samples. Returns (part, key) of the numbers that were judged: those that are in many
-    of these samples, or all if there are no other samples.
+    written. The workers check all samples. Returns the request with the numbers that were judged: those that are in
+    many of these samples, or all if there are no other samples.
     """
     if not _labels_follow(resolved.request):
-        return ()
+        return resolved
     units = [unit for unit in plan.units() if unit.stream != "media"]
     ends = list(accumulate(unit.last - unit.first + 1 for unit in units))
-    seen = SeenNumbers({})
+    seen = SeenNumbers()
     try:
         for begin in sorted({at * ends[-1] // _CHECKED_PLACES for at in range(_CHECKED_PLACES)} if ends else ()):
             number = bisect_right(ends, begin)
@@ -179,13 +179,8 @@ def check_some_labels(plan: PlanFile, resolved: ResolvedRequest) -> Pairs:
     finally:
         close_sources()
     has_more = bool(ends) and ends[-1] > _CHECKED_SAMPLES
-    judged = {
-        key: rows
-        for key, rows in seen.rows.items()
-        if not has_more or len({row.sample for row in rows}) >= MANY_SAMPLES
-    }
-    check_seen_numbers(resolved.request, SeenNumbers(judged))
-    return tuple(sorted({(part, key) for part, key, _ in judged}))
+    check_seen_numbers(resolved.request, seen, least_samples=MANY_SAMPLES if has_more else 0)
+    return replace(resolved, judged_numbers=tuple(sorted(seen.judged.items())))
 
 
 def _labels_follow(request: ConvertRequest) -> bool:
@@ -222,6 +217,8 @@ def _convert_samples(
                 parts = _convert_used_parts(source, spec, request, job.unit, sample, users, failures[count:], failures)
             if parts:
                 yield sample.key, iter(parts)
+        if seen is not None:
+            check_many_numbers(request, seen)
 
 
 def _count_failures(failures: list[SampleFailure]) -> list[tuple[str, str, str, bool, str, int]]:
@@ -277,7 +274,7 @@ def _convert_sample(
         _note_failure(error, request, sample, failures, is_kept=False)
         return None
     try:
-        converted = parts if is_kept else _transcode_parts(request, spec, parts, sample.key, seen)
+        converted = parts if is_kept else _transcode_parts(request, spec, parts, sample, seen)
         return _arrange_parts(request, unit, sample, converted, media)
     except LabelsCannotFollow as error:
         error.where = error.where or f"sample {sample.key}"
@@ -398,7 +395,7 @@ def _rename_part(part: AnyPart, rules: PartRules) -> AnyPart:
 
 
 def _transcode_parts(
-    request: ConvertRequest, spec: SourceSpec, parts: list[AnyPart], sample: str, seen: SeenNumbers | None
+    request: ConvertRequest, spec: SourceSpec, parts: list[AnyPart], sample: PlannedSample, seen: SeenNumbers | None
 ) -> list[AnyPart]:
     """Re-encode the selected parts; what is drawn on pictures changes with them. Raises LabelsCannotFollow."""
     converted = [_transcode(request, part) for part in parts]
@@ -443,7 +440,7 @@ def _check_labels_of_primary(
             pictures = tuple(part for part in source.source.read(sample.sample_index) if is_picture(part.name))
         return frozenset(size for part in pictures for size in changed_picture_sizes(part.data, image))
 
-    check_labels_apart(request, spec, parts, changed_sizes, sample=sample.key, seen=seen)
+    check_labels_apart(request, spec, parts, changed_sizes, sample=sample, seen=seen)
 
 
 def _transcode(request: ConvertRequest, part: AnyPart) -> AnyPart:

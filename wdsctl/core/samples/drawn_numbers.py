@@ -1,13 +1,16 @@
 """Numbers that look as if they were drawn on pictures, though no name says so: points, boxes, polygons by their values.
 
 A single row such as [12, 30, 40, 45] may be anything. The rows of one key in several samples tell more: all of them are
-within their pictures, not in a corner, and boxes of one format, or pairs of x and y.
+within their pictures, not in a corner, and boxes of one format, or pairs of x and y. If only some samples look so, they
+tell something as neighbours in their source: chance mixes them with the others.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, pairwise
+from operator import attrgetter
 from typing import NamedTuple
 
 _NUMBER = r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?"
@@ -29,14 +32,26 @@ MANY_SAMPLES = 16
 _MARGIN = 0.1  # of the sides: boxes may reach outside of a picture
 _ROWS_WITHIN = 0.9  # of the rows of a key
 _TEXTS_WITH_ROWS = 0.25  # of the texts of a key
+_CHANCE = 1e-9  # of neighbours that look drawn though they are not: sources have up to 10^9 samples
+_NOTHING = frozenset((0, -1))  # numbers that stand for no box or point
 
 
 class NumberRow(NamedTuple):
-    """Numbers next to a picture of `size` (width, height). `sample`: its key."""
+    """Numbers next to a picture of `size` (width, height). `sample`: its key. `place`: of the sample, (source, number
+    in it).
+    """
 
     numbers: tuple[float, ...]
     size: tuple[int, int]
     sample: str = ""
+    place: tuple[int, int] = (0, 0)
+
+
+class SampleCounts(NamedTuple):
+    """Of `samples` with numbers of a key, how many look drawn if each is judged alone."""
+
+    drawn: int = 0
+    samples: int = 0
 
 
 def is_other_key(key: str) -> bool:
@@ -58,6 +73,7 @@ def find_drawn_row(rows: Sequence[NumberRow], *, are_texts: bool = False) -> Num
 
     `are_texts`: rows of texts with other words, in which only some need rows; texts without any are empty rows.
     """
+    rows = rows if are_texts else [row for row in rows if not _is_nothing(row)]
     filled = [row for row in rows if row.numbers and sorted(row.numbers) != sorted(row.size)]
     if not filled or len(filled) < _TEXTS_WITH_ROWS * len(rows):
         return None
@@ -68,6 +84,61 @@ def find_drawn_row(rows: Sequence[NumberRow], *, are_texts: bool = False) -> Num
     return next((_largest(each) for each in of_lengths if _are_drawn(each)), None)
 
 
+def find_drawn_samples(
+    rows: Sequence[NumberRow], before: SampleCounts, *, are_texts: bool = False
+) -> tuple[NumberRow | None, SampleCounts]:
+    """(A row if some samples look drawn among others of the key, and not by chance; else None, the counts of all).
+
+    `before`: of other samples. `are_texts`: as for `find_drawn_row`.
+    """
+    samples = list(_by_sample(row for row in rows if are_texts or not _is_nothing(row)))
+    looks = [find_drawn_row(each, are_texts=are_texts) is not None for each in samples]
+    counts = SampleCounts(before.drawn + sum(looks), before.samples + len(looks))
+    at, longest = 0, range(0)
+    for looks_drawn, each in groupby(looks):
+        run = range(at, at := at + len(list(each)))
+        if looks_drawn and len(run) > len(longest):
+            longest = run
+    neighbours = [row for number in longest for row in samples[number]]
+    different = len({tuple(row.numbers for row in samples[number]) for number in longest})  # frames repeat values
+    share = (counts.drawn - len(longest) + 3) / (counts.samples - len(longest) + 4)  # at most, by the others
+    found = None
+    if share**different < _CHANCE and not _are_counters(neighbours):
+        found = find_drawn_row(neighbours, are_texts=are_texts)
+    return found or _find_corners(rows), counts
+
+
+def _find_corners(rows: Sequence[NumberRow]) -> NumberRow | None:
+    """A row if all rows of one length that lie on their pictures are two corners of a box, in many samples."""
+    for length in (4, 5, 6, 7):
+        reach = [row for row in rows if len(row.numbers) == length and _is_within(row) and _is_beyond(row, _CORNER)]
+        are_ordered = all(list(row.numbers) == sorted(row.numbers) for row in reach)
+        different = {row.sample: row.numbers for row in reach}.values()
+        if len(set(different)) >= MANY_SAMPLES and not are_ordered:
+            corners = ([row.numbers[first : first + 4] for row in reach] for first in range(length - 3))
+            if any(all(a < c and b < d for a, b, c, d in each) for each in corners):
+                return _largest(reach)
+    return None
+
+
+def _by_sample(rows: Iterable[NumberRow]) -> Iterator[list[NumberRow]]:
+    """The rows of each sample, in the order of the sources."""
+    for _, each in groupby(sorted(rows, key=attrgetter("place", "sample")), attrgetter("place", "sample")):
+        yield list(each)
+
+
+def _is_nothing(row: NumberRow) -> bool:
+    return len(row.numbers) > 1 and _NOTHING.issuperset(row.numbers)
+
+
+def _are_counters(rows: Sequence[NumberRow]) -> bool:
+    """Whether all numbers ascend, or all descend, from row to row, as those of frames and of samples do."""
+    columns = list(zip(*(row.numbers for row in rows), strict=False))
+    return any(
+        all(before < after for column in columns for before, after in pairwise(column[::step])) for step in (1, -1)
+    )
+
+
 def _largest(rows: Sequence[NumberRow]) -> NumberRow:
     return max(rows, key=lambda row: max(row.numbers) / max(row.size))
 
@@ -75,8 +146,7 @@ def _largest(rows: Sequence[NumberRow]) -> NumberRow:
 def _are_drawn(rows: Sequence[NumberRow]) -> bool:
     within = [row for row in rows if _is_within(row)]
     corner = _CORNER_OF_MANY if len({row.sample for row in rows}) >= MANY_SAMPLES else _CORNER
-    is_beyond = any(max(row.numbers) > max(_SMALL, corner * max(row.size)) for row in within)
-    if len(within) < _ROWS_WITHIN * len(rows) or not is_beyond:
+    if len(within) < _ROWS_WITHIN * len(rows) or not any(_is_beyond(row, corner) for row in within):
         return False
     rows = within
     lengths = {len(row.numbers) for row in rows}
@@ -104,6 +174,10 @@ def _have_boxes(rows: Sequence[NumberRow], lengths: set[int]) -> bool:
 def _is_within(row: NumberRow) -> bool:
     limit = max(row.size)
     return all(-_MARGIN * limit <= number <= (1 + _MARGIN) * limit for number in row.numbers)
+
+
+def _is_beyond(row: NumberRow, corner: float) -> bool:
+    return max(row.numbers) > max(_SMALL, corner * max(row.size))
 
 
 def _are_pairs(row: NumberRow) -> bool:

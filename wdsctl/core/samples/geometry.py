@@ -83,7 +83,8 @@ def geometry_keys(paths: Mapping[str, FieldPath]) -> dict[str, GeometryKind]:
 
 class _Context(NamedTuple):
     """`change`: None if it is not known. `keys`: kinds of keys besides the usual ones. `is_turn`: within a turn of a
-    conversation. `usual_format`: of boxes without a `box_format`. `kept`: for what stays.
+    conversation. `usual_format`: of boxes without a `box_format`. `kept`: for what stays. `above`: the key of the object
+    that has the value, empty for the outermost one, and None outside of it.
     """
 
     change: PictureChange | None
@@ -92,6 +93,12 @@ class _Context(NamedTuple):
     is_turn: bool = False
     usual_format: BoxFormat | None = None
     kept: KeptNumbers | None = None
+    above: str | None = None
+
+    def keep(self, key: str, value: Sequence[float] | str) -> None:
+        """Pass on what stays, under its key and that of its object, such as price.value, unless that is an id."""
+        if self.kept is not None:
+            self.kept(f"{self.above}.{key}" if self.above and not re.search(r"\d", self.above) else key, value)
 
 
 def follow_json(
@@ -140,8 +147,8 @@ def _follow(value: Any, key: str, context: _Context) -> Any:
         is_geometry = is_named and _NUMBERS_AS_TEXT.fullmatch(value)
         if is_geometry or has_text_geometry(value) or (context.is_turn and _has_box_in_turn(value, context)):
             raise CannotFollow(f"{key} has boxes or points in a text")
-        if context.kept is not None and not is_other_key(key):
-            context.kept(key, value)
+        if not is_other_key(key):
+            context.keep(key, value)
         return value
     return _follow_list(value, key, kind, context) if isinstance(value, list) else value
 
@@ -172,8 +179,8 @@ def _follow_list(value: list[Any], key: str, kind: GeometryKind | None, context:
         if is_other_key(key) or _are_ranges(value):
             context = context._replace(kept=None)
         numbers = [number for each in value if (number := read_number(each)) is not None]
-        if context.kept is not None and (len(numbers) > 1 or _is_row(value)):
-            context.kept(key, numbers)
+        if len(numbers) > 1 or _is_row(value):
+            context.keep(key, numbers)
     return _keep_same(value, [_follow(item, key, context) for item in value])
 
 
@@ -196,6 +203,7 @@ def _follow_object(value: dict[str, Any], key: str, context: _Context) -> Any:
         return {**value, **_follow_corners({name: value[names[name]] for name in _CORNER_KEYS}, names, key, context)}
     if ({"x", "y"} <= numbers and "z" not in names) or {"left", "top"} <= numbers:
         raise CannotFollow(f"{key} is a point or box of an unknown form")
+    context = context._replace(above="" if context.above is None else key)
     if names.keys() & {"lat", "latitude"}:
         context = context._replace(kept=None)  # places in the world
     _note_kept_pairs(value, names, context)
@@ -224,9 +232,8 @@ def _note_kept_pairs(value: Mapping[str, Any], names: Mapping[str, str], context
                 continue
             if _are_fractions([*xs, *ys]) and not _stay_as_shares([*xs, *ys], context):
                 raise CannotFollow(f"{names[name]} and {names[y]} are points or boxes of an unknown form")
-            if context.kept is not None:
-                for pair in zip(xs, ys, strict=True):
-                    context.kept(f"{names[name]} and {names[y]}", [read_number(each) or 0 for each in pair])
+            for pair in zip(xs, ys, strict=True):
+                context.keep(f"{names[name]} and {names[y]}", [read_number(each) or 0 for each in pair])
 
 
 def _check_named_object(value: dict[str, Any], key: str, context: _Context) -> None:
