@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import a_dataset, a_folder, a_shard, an_image, samples
+from tests.build import RecordingProgress, a_dataset, a_folder, a_shard, an_image, samples
 from tests.core.formats import Samples, describe_source, description_findings, read_samples, write_unit
 from tests.core.importers.annotations.test_coco import a_whole_coco
 from tests.core.importers.annotations.test_speech import a_librispeech, an_ljspeech
@@ -22,7 +22,10 @@ from tests.core.importers.folders.test_scenes import some_scenes
 from tests.core.importers.test_wids import an_index
 from tests.remote import FaultyFileSystem, upload_shards
 from wdsctl.core import importers
+from wdsctl.core.convert.convert import convert
+from wdsctl.core.errors import StorageDown
 from wdsctl.core.importers.protocol import DescribedSource
+from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.storage.source_files import forget_listings
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "forms"
@@ -126,3 +129,28 @@ def test_importer_reads_same_samples_from_remote_and_local_folder(name: str, sto
     if isinstance(importers.best_importer(source)[0].open(source, {}), DescribedSource):
         assert description_findings(remote) == description_findings(source)
         assert describe_source(remote).field_uses == describe_source(source).field_uses
+
+
+def convert_into(url: str, dest: str, progress: RecordingProgress) -> None:
+    convert([url], dest, progress=progress)
+
+
+def prepare_into(url: str, dest: str, progress: RecordingProgress) -> None:
+    prepare(url, dest, progress=progress)
+
+
+@pytest.mark.parametrize("verb", [convert_into, prepare_into])
+def test_store_that_does_not_respond_is_shown_and_not_asked_by_each_format(
+    verb: Callable[[str, str, RecordingProgress], object], tmp_path: Path
+) -> None:
+    FaultyFileSystem.reset()
+    forget_listings()
+    url = upload_shards(a_folder(tmp_path / "raw", {"a/1.jpg": b"1"}), "faulty://raw", "*")
+    FaultyFileSystem.denied.append(OSError("the region is wrong"))  # which wdsctl does not repeat
+    progress = RecordingProgress()
+
+    with pytest.raises(StorageDown):
+        verb(url, str(tmp_path / "out"), progress)
+
+    assert progress.phases == [("recognise", None, None)]
+    assert len(FaultyFileSystem.metadata_requests) == 1

@@ -182,6 +182,8 @@ def open_sources(source_texts: Sequence[str], request: ConvertRequest, work: str
     roots = [parse_root(normalize_root(text)) for text in source_texts]
     names = unique_source_names(root.root for root in roots)
     for number, (root, view) in enumerate(roots):
+        if is_url(root):
+            progress.phase("recognise")  # shows that the store does not answer
         require_source(root)
         importer, report = recognise_source(root, request.from_format)
         report = replace(report, path=f"{root}@{view}" if view else root)

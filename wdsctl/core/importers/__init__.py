@@ -16,7 +16,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from wdsctl.core.dataset.location import shell_command
-from wdsctl.core.errors import InputError, UsageError, WdsctlError, join_indented, translate_os_errors
+from wdsctl.core.errors import InputError, StorageDown, UsageError, WdsctlError, join_indented, translate_os_errors
 from wdsctl.core.importers.protocol import FormatMatch, Importer, Options, Source
 from wdsctl.core.safe_open import name_source
 from wdsctl.core.samples.fields import did_you_mean
@@ -79,7 +79,8 @@ def open_source(importer: str, path: str, options: Options) -> Source:
 def find_importers(path: str) -> list[tuple[Importer, FormatMatch]]:
     """The formats that `path` looks like, with scores and reasons, best first; empty if there is none.
 
-    Raises an importer's error (an unreadable file, for example) only if no other importer recognises the path.
+    Raises an importer's error (an unreadable file, for example) only if no other importer recognises the path; but
+    StorageDown at once, as each importer would wait for the store again.
     """
     from wdsctl.core.importers.common.folder_files import keep_listings
 
@@ -95,6 +96,8 @@ def find_importers(path: str) -> list[tuple[Importer, FormatMatch]]:
         for importer in map(get_importer, ("shards",) if is_limited else IMPORT_FORMATS):
             try:
                 recognised = importer.recognise(path)
+            except StorageDown:
+                raise
             except WdsctlError as error:
                 complaints.append(error)
                 continue

@@ -16,7 +16,7 @@ from wdsctl.core.catalog.splits import sample_flags
 from wdsctl.core.dataset.location import DatasetLocation, locate
 from wdsctl.core.dataset.sequences import IMAGE, VIDEO
 from wdsctl.core.dataset.shard_names import is_jsonl_name
-from wdsctl.core.errors import UsageError, WdsctlError, translate_os_errors
+from wdsctl.core.errors import StorageDown, UsageError, WdsctlError, translate_os_errors
 from wdsctl.core.importers.protocol import FilePart, FormatMatch, Options, Part, SampleListing, SourceEntry
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.opened.handle import OpenDataset
@@ -261,6 +261,8 @@ class ShardsImporter:
                     0.3, "the folder has a catalog, but its lines name files, which only --from jsonl reads"
                 )
             return FormatMatch(1.0, "the folder has a catalog")
+        except StorageDown:
+            raise
         except (WdsctlError, OSError, ValueError) as error:
             if isinstance(error, WdsctlError) and error.code == "WDS220":
                 return FormatMatch(1.0, "the folder has a dataset.yaml")  # an invalid one, which opening reports

@@ -160,6 +160,8 @@ def may_unpack(request: PrepareRequest) -> bool:
 
 def _prepare(source: str, dest: str | None, request: PrepareRequest, progress: Progress) -> PrepareReport:
     """`prepare` for a source whose zips are unpacked."""
+    if is_url(source):
+        progress.phase("recognise")  # shows that the store does not answer
     if request.index.selection is None and dest is None:
         spec = parse_root_spec(source)
         source, request = spec.root, replace(request, index=replace(request.index, selection=spec.selection))
