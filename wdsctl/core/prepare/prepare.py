@@ -136,6 +136,8 @@ def prepare(
     forget_listings()
     check_options(request)
     arguments = [source, *([] if dest is None else [dest]), *describe_request(request)]
+    if is_url(source):
+        progress.phase("recognise")  # shows that the store does not answer
     with keep_surveys(), recording_call("prepare", arguments):
         if request.index.selection is not None or not may_unpack(request):
             return _prepare(source, dest, request, progress)
@@ -160,8 +162,6 @@ def may_unpack(request: PrepareRequest) -> bool:
 
 def _prepare(source: str, dest: str | None, request: PrepareRequest, progress: Progress) -> PrepareReport:
     """`prepare` for a source whose zips are unpacked."""
-    if is_url(source):
-        progress.phase("recognise")  # shows that the store does not answer
     if request.index.selection is None and dest is None:
         spec = parse_root_spec(source)
         source, request = spec.root, replace(request, index=replace(request.index, selection=spec.selection))

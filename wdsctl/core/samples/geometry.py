@@ -83,8 +83,8 @@ def geometry_keys(paths: Mapping[str, FieldPath]) -> dict[str, GeometryKind]:
 
 class _Context(NamedTuple):
     """`change`: None if it is not known. `keys`: kinds of keys besides the usual ones. `is_turn`: within a turn of a
-    conversation. `usual_format`: of boxes without a `box_format`. `kept`: for what stays. `above`: the key of the object
-    that has the value, empty for the outermost one, and None outside of it.
+    conversation. `usual_format`: of boxes without a `box_format`. `kept`: for what stays. `above`: the key of the
+    object that has the value, empty for the outermost one, and None outside of it.
     """
 
     change: PictureChange | None
