@@ -14,10 +14,10 @@ from typing import Any, cast
 from wdsctl.core.dataset.shard_names import ANY_TAR_SUFFIXES, COMPRESSED_TAR_SUFFIXES
 from wdsctl.core.errors import DatasetError, Finding, InputError, StorageError, UsageError, translate_os_errors
 from wdsctl.core.file_limits import RAISE_LIMITS_HINT, held_limit, scale_limit
-from wdsctl.core.importers.common import values as given
 from wdsctl.core.importers.common.arrow import import_arrow_module
 from wdsctl.core.importers.common.compressed import DAMAGE_ERRORS, detect_file_compression, open_decompressed
 from wdsctl.core.importers.common.split_paths import find_path_splits, path_split_findings
+from wdsctl.core.importers.common.values import parse_choice_option
 from wdsctl.core.importers.protocol import (
     FilePart,
     FormatMatch,
@@ -328,7 +328,7 @@ class CompressedTarImporter:
         if unknown:
             raise UsageError(f"compressed tars have no option {unknown[0]!r}", hint="use key-until, their only option")
         rule = (
-            parse_key_rule(given.parse_choice_option(self.name, options, "key-until", KEY_RULES))
+            parse_key_rule(parse_choice_option(self.name, options, "key-until", KEY_RULES))
             if "key-until" in options
             else None
         )

@@ -21,7 +21,6 @@ from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.dataset.shard_names import UNPACK_COMMANDS
 from wdsctl.core.errors import DatasetError, InputError, UsageError, WdsctlError, translate_os_errors
 from wdsctl.core.file_limits import long_line_error, scale_limit
-from wdsctl.core.importers.common import values as given
 from wdsctl.core.importers.common.cell_types import (
     CellType,
     convert_cells,
@@ -44,6 +43,7 @@ from wdsctl.core.importers.common.text import (
     read_text_head,
     text_encoding,
 )
+from wdsctl.core.importers.common.values import check_format_options, parse_choice_option, parse_list_option
 from wdsctl.core.importers.protocol import FormatMatch, Options, Source
 from wdsctl.core.invocation import current_invocation
 from wdsctl.core.samples.naming import KEY_COLUMN
@@ -83,7 +83,7 @@ class CsvImporter:
         return match_folder(path, _EXTENSIONS, _read_first, 0.8)
 
     def open(self, path: str, options: Options) -> Source:
-        given.check_format_options(
+        check_format_options(
             self.name,
             options,
             (*TABLE_OPTIONS, "delimiter", "quotes", "columns", "header", "encoding", "types", CELL_TYPES),
@@ -132,7 +132,7 @@ IMPORTER = CsvImporter()
 
 def _cell_types(rows: TextRows, mapping: RowMapping, columns: Sequence[str], options: Options) -> dict[str, CellType]:
     """The types of the columns that become fields of `json`. Cost: reads all rows, except in workers."""
-    if given.parse_choice_option("csv", options, "types", ("auto", "text")) == "text":
+    if parse_choice_option("csv", options, "types", ("auto", "text")) == "text":
         return {}
     if CELL_TYPES in options:
         return parse_cell_types(options[CELL_TYPES])
@@ -349,14 +349,14 @@ def _open_reader(path: str, options: Options, *, is_probe: bool = False) -> _Csv
     head = read_text_head(path, encoding=options.get("encoding", ""), takes_utf16=True, takes_compressed=True)
     encoding = text_encoding(head, options)
     text = decode_line(head, encoding).removeprefix("\ufeff").lstrip("\r\n ")
-    quotes = given.parse_choice_option("csv", options, "quotes", ("yes", "no"))
-    header = given.parse_choice_option("csv", options, "header", ("auto", "yes"))
+    quotes = parse_choice_option("csv", options, "quotes", ("yes", "no"))
+    header = parse_choice_option("csv", options, "header", ("auto", "yes"))
     stated = _SEP_LINE.match(text)
     delimiter = _delimiter(path, text, options, quotes, stated[1] if stated else "")
     reader = _CsvReader(delimiter, quotes, encoding)
     reader.rows_above = 1 if stated else 0
     reader.may_hold_rows |= "quotes" in options or text.startswith(f"{KEY_COLUMN}\t")
-    reader.columns = given.parse_list_option(options, "columns")
+    reader.columns = parse_list_option(options, "columns")
     if len(set(reader.columns)) < len(reader.columns):
         raise UsageError(
             f"csv: invalid option columns={options['columns']}: two columns have the same name",

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from wdsctl.core.errors import DatasetError, InputError, UsageError, translate_os_errors
 from wdsctl.core.importers.common import arrow
-from wdsctl.core.importers.common import values as given
 from wdsctl.core.importers.common.description import make_table_source
 from wdsctl.core.importers.common.files import PROBED_ROWS, find_media_fields, resolve_reference
 from wdsctl.core.importers.common.samples import ROW_OPTIONS, RowMapping, SourceRow
+from wdsctl.core.importers.common.values import check_format_options
 from wdsctl.core.importers.protocol import FormatMatch, Options, Source, damaged_file_error, read_json_object
 from wdsctl.core.samples.fields import did_you_mean
 from wdsctl.core.storage import source_files
@@ -49,7 +49,7 @@ class HuggingFaceImporter:
         return None
 
     def open(self, path: str, options: Options) -> Source:
-        given.check_format_options(self.name, options, (*ROW_OPTIONS, "split"))
+        check_format_options(self.name, options, (*ROW_OPTIONS, "split"))
         folders = _folders(path, options)
         files = [file for folder in folders for file in _arrow_files(folder)]
         if not files:

@@ -13,7 +13,6 @@ from functools import partial
 
 from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.errors import InputError, WdsctlError
-from wdsctl.core.importers.common import values as given
 from wdsctl.core.importers.common.conversations import has_conversations
 from wdsctl.core.importers.common.description import make_table_source
 from wdsctl.core.importers.common.folder_files import is_document
@@ -29,6 +28,7 @@ from wdsctl.core.importers.common.tables import (
     open_table,
 )
 from wdsctl.core.importers.common.text import read_text_head
+from wdsctl.core.importers.common.values import check_format_options, read_head
 from wdsctl.core.importers.protocol import FieldUse, FormatMatch, Options, Source
 from wdsctl.core.invocation import current_invocation
 from wdsctl.core.storage import source_files
@@ -66,11 +66,11 @@ class JsonImporter:
             return FormatMatch(_CONVERSATION_SCORE, "a list of conversations")
         if rows:
             return FormatMatch(_FILE_SCORE, "has a list of objects")
-        is_list = given.read_head(path).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"[")
+        is_list = read_head(path).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"[")
         return FormatMatch(_BARE_LIST_SCORE, "a JSON list") if is_list else None
 
     def open(self, path: str, options: Options) -> Source:
-        given.check_format_options(self.name, options, (*TABLE_OPTIONS, "rows"))
+        check_format_options(self.name, options, (*TABLE_OPTIONS, "rows"))
         root = path if source_files.is_folder(path) else ""
         read = partial(_read_first, options=options)
         tables = choose_tables(root, _EXTENSIONS, read, options) if root else [open_table(path, read(path), options)]

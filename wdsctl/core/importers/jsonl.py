@@ -16,7 +16,6 @@ from typing import Any, BinaryIO
 
 from wdsctl.core.dataset.shard_names import JSONL_SUFFIXES, UNPACK_COMMANDS, is_jsonl_name, unpack_command
 from wdsctl.core.errors import DatasetError, InputError, WdsctlError, translate_os_errors
-from wdsctl.core.importers.common import values as given
 from wdsctl.core.importers.common.compressed import open_text_file
 from wdsctl.core.importers.common.description import make_table_source
 from wdsctl.core.importers.common.files import PROBED_ROWS
@@ -41,7 +40,7 @@ from wdsctl.core.importers.common.text import (
     read_text_head,
     text_encoding,
 )
-from wdsctl.core.importers.common.values import find_file_below
+from wdsctl.core.importers.common.values import check_format_options, find_file_below
 from wdsctl.core.importers.protocol import FormatMatch, Options, Source
 from wdsctl.core.json_text import read_json
 from wdsctl.core.safe_open import check_entries_beneath
@@ -92,7 +91,7 @@ class JsonlImporter:
         )
 
     def open(self, path: str, options: Options) -> Source:
-        given.check_format_options(self.name, options, (*TABLE_OPTIONS, "encoding"))
+        check_format_options(self.name, options, (*TABLE_OPTIONS, "encoding"))
         root = path if source_files.is_folder(path) else ""
         read = partial(_read_first, options=options)
         tables = [open_table(path, read(path), options)] if not root else _choose_files(root, read, options)

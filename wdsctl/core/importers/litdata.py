@@ -17,7 +17,6 @@ from typing import Any
 
 from wdsctl.core.errors import DatasetError
 from wdsctl.core.file_limits import held_limit, unpacked_size_error
-from wdsctl.core.importers.common import values as given
 from wdsctl.core.importers.common.description import make_table_source
 from wdsctl.core.importers.common.files import resolve_reference
 from wdsctl.core.importers.common.indexed_folders import (
@@ -37,7 +36,7 @@ from wdsctl.core.importers.common.offset_shards import (
 )
 from wdsctl.core.importers.common.samples import RowMapping, exported_row_mapping
 from wdsctl.core.importers.common.source import make_row_source
-from wdsctl.core.importers.common.values import encode_npy
+from wdsctl.core.importers.common.values import check_format_options, encode_npy, parse_list_option
 from wdsctl.core.importers.mds import decode_jpeg_list
 from wdsctl.core.importers.protocol import (
     FieldUse,
@@ -130,10 +129,10 @@ class LitDataImporter:
         return match_indexed_folders(path, _is_index, "LitData chunks")
 
     def open(self, path: str, options: Options) -> Source:
-        given.check_format_options(self.name, options, ("key", "text", "drop"))
+        check_format_options(self.name, options, ("key", "text", "drop"))
         folders = find_indexed_folders(path, _is_index) or [IndexedFolder(path)]
         check_splits(path, folders)
-        dropped = given.parse_list_option(options, "drop")
+        dropped = parse_list_option(options, "drop")
         shards: list[IndexedShardFile] = []
         is_media: dict[str, bool] = {}
         for folder in folders:

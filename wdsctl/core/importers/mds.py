@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from wdsctl.core.errors import DatasetError
-from wdsctl.core.importers.common import values as given
 from wdsctl.core.importers.common.description import make_table_source
 from wdsctl.core.importers.common.files import resolve_reference
 from wdsctl.core.importers.common.indexed_folders import (
@@ -38,7 +37,7 @@ from wdsctl.core.importers.common.offset_shards import (
 )
 from wdsctl.core.importers.common.samples import RowMapping, exported_row_mapping
 from wdsctl.core.importers.common.source import make_row_source
-from wdsctl.core.importers.common.values import encode_npy
+from wdsctl.core.importers.common.values import check_format_options, encode_npy, parse_list_option
 from wdsctl.core.importers.protocol import (
     FieldUse,
     FormatMatch,
@@ -169,10 +168,10 @@ class MdsImporter:
         return match_indexed_folders(path, _is_index, "MDS shards")
 
     def open(self, path: str, options: Options) -> Source:
-        given.check_format_options(self.name, options, ("key", "text", "drop"))
+        check_format_options(self.name, options, ("key", "text", "drop"))
         folders = find_indexed_folders(path, _is_index) or [IndexedFolder(path)]
         check_splits(path, folders)
-        dropped = given.parse_list_option(options, "drop")
+        dropped = parse_list_option(options, "drop")
         shards: list[IndexedShardFile] = []
         encodings: dict[str, str] = {}
         for folder in folders:

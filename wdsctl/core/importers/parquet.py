@@ -16,7 +16,6 @@ from typing import Any
 
 from wdsctl.core.errors import DatasetError, InputError, WdsctlError, translate_os_errors
 from wdsctl.core.importers.common import arrow
-from wdsctl.core.importers.common import values as given
 from wdsctl.core.importers.common.description import make_table_source
 from wdsctl.core.importers.common.files import PROBED_ROWS
 from wdsctl.core.importers.common.row_splits import find_split_field
@@ -31,7 +30,7 @@ from wdsctl.core.importers.common.tables import (
     open_table,
     path_splits,
 )
-from wdsctl.core.importers.common.values import find_file_below
+from wdsctl.core.importers.common.values import check_format_options, find_file_below
 from wdsctl.core.importers.protocol import FormatMatch, Options, Source
 from wdsctl.core.safe_open import check_entries_beneath
 from wdsctl.core.samples.naming import KEY_COLUMN
@@ -66,7 +65,7 @@ class ParquetImporter:
         return match_folder(path, _EXTENSIONS, _read_first, _SCORE) or holds_media
 
     def open(self, path: str, options: Options) -> Source:
-        given.check_format_options(self.name, options, TABLE_OPTIONS)
+        check_format_options(self.name, options, TABLE_OPTIONS)
         root = path if source_files.is_folder(path) else ""
         files = [path] if source_files.is_file(path) else sorted(_find_parquet_files(path, path)) if root else []
         if not files:

@@ -12,11 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wdsctl.core.errors import DatasetError
-from wdsctl.core.importers.common import values as given
 from wdsctl.core.importers.common.files import resolve_reference
 from wdsctl.core.importers.common.samples import SourceSample
 from wdsctl.core.importers.common.source import SampleSource, digest_of_files
-from wdsctl.core.importers.common.values import read_head
+from wdsctl.core.importers.common.values import check_format_options, read_head
 from wdsctl.core.importers.protocol import FilePart, FormatMatch, Options, Source, damaged_file_error, read_json_object
 from wdsctl.core.shards.shard_scan import ShardScan
 from wdsctl.core.shards.tar_scan import scan_tar
@@ -41,7 +40,7 @@ class WidsImporter:
         return None
 
     def open(self, path: str, options: Options) -> Source:
-        given.check_format_options(self.name, options, ())
+        check_format_options(self.name, options, ())
         return SampleSource(_WidsSamples(path, _list_shards(path)))
 
 

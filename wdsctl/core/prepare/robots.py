@@ -18,7 +18,7 @@ from wdsctl.core.dataset.root_spec import ShardSelection
 from wdsctl.core.dataset.sequences import SequenceConfig
 from wdsctl.core.errors import InputError, OptionConflict, UsageError
 from wdsctl.core.files import open_file_draft, remove_file, write_pieces, write_text
-from wdsctl.core.importers.common import values as given
+from wdsctl.core.importers.common.values import check_format_options, parse_list_option
 from wdsctl.core.importers.lerobot.frames import (
     TOLERANCE_S,
     FrameImages,
@@ -106,8 +106,8 @@ def write_robot_frames(source: str, request: PrepareRequest, progress: Progress)
     Raises what `read_robot_dataset`, `check_videos` and `frame_lines` raise; InputError if dataset.yaml is not that of
     this dataset.
     """
-    options = given.check_format_options(FORMAT, request.format_options, ("drop", "tolerance_s"))
-    dataset = read_robot_dataset(source, given.parse_list_option(options, "drop"))
+    options = check_format_options(FORMAT, request.format_options, ("drop", "tolerance_s"))
+    dataset = read_robot_dataset(source, parse_list_option(options, "drop"))
     tolerance = _parse_tolerance(options)
     tables = frame_tables(dataset)
     videos = len(video_files(dataset))

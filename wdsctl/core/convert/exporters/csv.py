@@ -19,9 +19,9 @@ from wdsctl.core.convert.exporters.folder import PartFileWriter
 from wdsctl.core.convert.exporters.rows_and_files import inline_bytes, join_rows, write_part_file, write_rows
 from wdsctl.core.convert.exporters.spool import unstorable_part_error
 from wdsctl.core.errors import DatasetError
-from wdsctl.core.importers.common import values as given
 from wdsctl.core.importers.common.files import exported_file_path
 from wdsctl.core.importers.common.samples import FILES_COLUMN
+from wdsctl.core.importers.common.values import check_format_options
 from wdsctl.core.importers.protocol import FilePart, Options, Part
 from wdsctl.core.samples.naming import DEFAULT_TEMPLATE, KEY_COLUMN
 
@@ -40,7 +40,7 @@ class CsvExporter:
     parts: PartPresence = field(default_factory=dict)
 
     def check(self, options: Options) -> None:
-        given.check_format_options(self.name, options, ())
+        check_format_options(self.name, options, ())
 
     def check_options(self, parts: Collection[str], options: Options) -> None:
         """No option names a part."""

@@ -11,8 +11,8 @@ from wdsctl.core.convert.exporters import WrittenUnit
 from wdsctl.core.directories import OpenFolder, open_folder
 from wdsctl.core.errors import DatasetError, translate_os_errors
 from wdsctl.core.files import create_in, fsync_path, make_folder
-from wdsctl.core.importers.common import values as given
 from wdsctl.core.importers.common.files import part_path
+from wdsctl.core.importers.common.values import check_format_options
 from wdsctl.core.importers.protocol import FilePart, Options, Part
 from wdsctl.core.samples.naming import DEFAULT_TEMPLATE
 
@@ -80,7 +80,7 @@ class FolderExporter:
     template = DEFAULT_TEMPLATE
 
     def check(self, options: Options) -> None:
-        given.check_format_options(self.name, options, ())
+        check_format_options(self.name, options, ())
 
     def write(self, path: str, samples: Iterable[tuple[str, Iterator[Part]]], options: Options) -> WrittenUnit:  # noqa: ARG002 - of the protocol
         count = 0

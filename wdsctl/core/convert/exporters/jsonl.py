@@ -13,10 +13,9 @@ from typing import Any
 from wdsctl.core.convert.exporters import WrittenUnit
 from wdsctl.core.convert.exporters.folder import PartFileWriter
 from wdsctl.core.convert.exporters.rows_and_files import inline_bytes, join_rows, write_part_file, write_rows
-from wdsctl.core.importers.common import values as given
 from wdsctl.core.importers.common.files import part_extension
 from wdsctl.core.importers.common.samples import FILES_COLUMN
-from wdsctl.core.importers.common.values import encode_json
+from wdsctl.core.importers.common.values import check_format_options, encode_json
 from wdsctl.core.importers.protocol import FilePart, Options, Part
 from wdsctl.core.samples.naming import DEFAULT_TEMPLATE, KEY_COLUMN
 
@@ -32,7 +31,7 @@ class JsonlExporter:
     template = DEFAULT_TEMPLATE
 
     def check(self, options: Options) -> None:
-        given.check_format_options(self.name, options, ())
+        check_format_options(self.name, options, ())
 
     def write(self, path: str, samples: Iterable[tuple[str, Iterator[Part]]], options: Options) -> WrittenUnit:  # noqa: ARG002 - of the protocol
         return write_rows(path, samples, _line, _SAMPLES_FILE)

@@ -23,9 +23,9 @@ from wdsctl.core.convert.exporters import PartPresence, WrittenUnit
 from wdsctl.core.convert.exporters.spool import unstorable_part_error
 from wdsctl.core.errors import DatasetError, UsageError, translate_os_errors
 from wdsctl.core.files import fsync_path, write_text
-from wdsctl.core.importers.common import values as given
 from wdsctl.core.importers.common.files import TEXT_PARTS, part_extension
 from wdsctl.core.importers.common.samples import FILES_COLUMN
+from wdsctl.core.importers.common.values import check_format_options, parse_list_option
 from wdsctl.core.importers.protocol import FilePart, Options, Part
 from wdsctl.core.json_text import read_json
 from wdsctl.core.media.kinds import FORMAT_BY_EXTENSION
@@ -56,13 +56,13 @@ class LitDataExporter:
     types: Mapping[str, str] = field(default_factory=dict)
 
     def check(self, options: Options) -> None:
-        given.check_format_options(self.name, options, _OPTIONS)
+        check_format_options(self.name, options, _OPTIONS)
 
     def check_options(self, parts: Collection[str], options: Options) -> None:
         """Raises UsageError for a part that no sample has, and a part in two options."""
         chosen: dict[str, str] = {}
         for option in _OPTIONS:
-            for name in given.parse_list_option(options, option):
+            for name in parse_list_option(options, option):
                 if name not in parts:
                     raise UsageError(
                         f"litdata: no sample has the part {name!r} of the option {option}",
@@ -77,7 +77,7 @@ class LitDataExporter:
     def with_parts(self, parts: PartPresence, options: Options) -> LitDataExporter:
         """Raises DatasetError WDS237 for a reserved name, and for a number that some samples lack."""
         kinds = {"binary": "bytes", "int": "int", "float": "float"}
-        chosen = {name: kind for option, kind in kinds.items() for name in given.parse_list_option(options, option)}
+        chosen = {name: kind for option, kind in kinds.items() for name in parse_list_option(options, option)}
         types = {}
         for name, is_in_all in sorted(parts.items()):
             if name in (KEY_COLUMN, FILES_COLUMN, PARTS_COLUMN):

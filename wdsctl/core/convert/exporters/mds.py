@@ -20,9 +20,9 @@ from wdsctl.core.convert.exporters import WrittenUnit
 from wdsctl.core.convert.exporters.spool import SampleSpool, unstorable_part_error
 from wdsctl.core.errors import DatasetError, translate_os_errors
 from wdsctl.core.files import fsync_path, write_text
-from wdsctl.core.importers.common import values as given
 from wdsctl.core.importers.common.files import TEXT_PARTS, part_extension
 from wdsctl.core.importers.common.samples import FILES_COLUMN
+from wdsctl.core.importers.common.values import check_format_options, parse_list_option
 from wdsctl.core.importers.protocol import Options, Part
 from wdsctl.core.json_text import read_json
 from wdsctl.core.media.kinds import FORMAT_BY_EXTENSION
@@ -42,12 +42,12 @@ class MdsExporter:
     template = DEFAULT_TEMPLATE
 
     def check(self, options: Options) -> None:
-        given.check_format_options(self.name, options, ("binary",))
+        check_format_options(self.name, options, ("binary",))
 
     def write(self, path: str, samples: Iterable[tuple[str, Iterator[Part]]], options: Options) -> WrittenUnit:
         with SampleSpool(path) as spool:
             spool.fill(samples, (KEY_COLUMN, FILES_COLUMN, PARTS_COLUMN), _MAX_SHARD_BYTES)
-            columns = _columns(spool, given.parse_list_option(options, "binary"))
+            columns = _columns(spool, parse_list_option(options, "binary"))
             config = _config(columns)
             size = _write_shard(path, spool, columns, config)
             config |= {

@@ -18,9 +18,9 @@ from wdsctl.core.convert.exporters.spool import SampleSpool, unstorable_part_err
 from wdsctl.core.errors import translate_os_errors
 from wdsctl.core.files import fsync_path
 from wdsctl.core.importers.common import arrow
-from wdsctl.core.importers.common import values as given
 from wdsctl.core.importers.common.files import TEXT_PARTS, part_extension
 from wdsctl.core.importers.common.samples import FILES_COLUMN
+from wdsctl.core.importers.common.values import check_format_options, parse_integer_option, parse_list_option
 from wdsctl.core.importers.protocol import Options, Part
 from wdsctl.core.media.kinds import PartKind, part_kind
 from wdsctl.core.samples.naming import DEFAULT_TEMPLATE, KEY_COLUMN
@@ -41,15 +41,15 @@ class ParquetExporter:
     template = DEFAULT_TEMPLATE
 
     def check(self, options: Options) -> None:
-        given.check_format_options(self.name, options, ("binary", "row-group"))
-        given.parse_integer_option(self.name, options, "row-group", 10_000)
+        check_format_options(self.name, options, ("binary", "row-group"))
+        parse_integer_option(self.name, options, "row-group", 10_000)
 
     def write(self, path: str, samples: Iterable[tuple[str, Iterator[Part]]], options: Options) -> WrittenUnit:
         library = arrow.import_arrow_module("pyarrow.parquet", "Parquet")
-        rows = given.parse_integer_option(self.name, options, "row-group", 10_000)
+        rows = parse_integer_option(self.name, options, "row-group", 10_000)
         with SampleSpool(path) as spool:
             spool.fill(samples, (KEY_COLUMN, FILES_COLUMN), _MAX_VALUE_BYTES)
-            columns = {name: _kind(name, given.parse_list_option(options, "binary")) for name in sorted(spool.counts)}
+            columns = {name: _kind(name, parse_list_option(options, "binary")) for name in sorted(spool.counts)}
             compression = dict.fromkeys((KEY_COLUMN, *columns), "zstd")
             for name, kind in columns.items():
                 if kind != "text":

@@ -33,7 +33,6 @@ from wdsctl.core.importers.annotations.coco_files import (
     list_image_folders,
     name_group,
 )
-from wdsctl.core.importers.common import values as given
 from wdsctl.core.importers.common.files import extension_of_name, find_base, make_file_part
 from wdsctl.core.importers.common.folder_files import (
     normalize_split_names,
@@ -43,6 +42,7 @@ from wdsctl.core.importers.common.folder_files import (
 )
 from wdsctl.core.importers.common.samples import RowMapping, SourceRow
 from wdsctl.core.importers.common.source import make_row_source
+from wdsctl.core.importers.common.values import check_format_options, parse_choice_option
 from wdsctl.core.importers.protocol import FieldUse, FilePart, FormatMatch, Options, Source, SourceDescription
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message, pluralize
@@ -73,7 +73,7 @@ class CocoImporter:
         return FormatMatch(0.9, f"{len(files)} JSON files with images and annotations, such as {shown}")
 
     def open(self, path: str, options: Options) -> Source:
-        given.check_format_options(self.name, options, ("key", "base", "orphans"))
+        check_format_options(self.name, options, ("key", "base", "orphans"))
         files = [path] if source_files.is_file(path) else find_annotation_files(path)
         if not files:
             raise InputError(
@@ -81,7 +81,7 @@ class CocoImporter:
                 hint="pass the file itself, such as FOLDER/annotations/instances_train2017.json",
                 where=path_for_message(path),
             )
-        skip_orphans = given.parse_choice_option(self.name, options, "orphans", ("error", "skip")) == "skip"
+        skip_orphans = parse_choice_option(self.name, options, "orphans", ("error", "skip")) == "skip"
         rows = _ImageRows(files, skip_orphans=skip_orphans, allowed=options.get("base", ""))
         return make_row_source(
             rows,

@@ -19,7 +19,6 @@ from typing import NamedTuple
 from wdsctl.core.dataset.config import DatasetConfig
 from wdsctl.core.errors import DatasetError, Finding, InputError, WdsctlError
 from wdsctl.core.file_limits import MAX_INDEX_BYTES
-from wdsctl.core.importers.common import values as given
 from wdsctl.core.importers.common.files import extension_of_name
 from wdsctl.core.importers.common.folder_files import (
     FolderFiles,
@@ -31,7 +30,7 @@ from wdsctl.core.importers.common.folder_files import (
 )
 from wdsctl.core.importers.common.samples import SourceSample, strip_extension
 from wdsctl.core.importers.common.source import SampleSource
-from wdsctl.core.importers.common.values import encode_json, read_head
+from wdsctl.core.importers.common.values import check_format_options, encode_json, read_head
 from wdsctl.core.importers.protocol import FieldUse, FormatMatch, Options, Part, Source, SourceDescription
 from wdsctl.core.samples.naming import safe_key
 from wdsctl.core.storage import source_files
@@ -71,7 +70,7 @@ class SpeechImporter:
         return None
 
     def open(self, path: str, options: Options) -> Source:
-        given.check_format_options(self.name, options, ())
+        check_format_options(self.name, options, ())
         folder = _SpeechFolder(_folder_of(path) or path)
         samples = ListedSamples(folder.files, folder.utterances, folder.make_sample)
         return SampleSource(samples, folder.split_names, folder.describe)

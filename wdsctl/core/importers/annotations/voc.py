@@ -20,7 +20,6 @@ from xml.parsers import expat
 from wdsctl.core.dataset.config import DatasetConfig
 from wdsctl.core.errors import DatasetError, Finding, InputError, WdsctlError
 from wdsctl.core.file_limits import MAX_DOCUMENT_BYTES
-from wdsctl.core.importers.common import values as given
 from wdsctl.core.importers.common.files import extension_of_name
 from wdsctl.core.importers.common.folder_files import (
     FolderFiles,
@@ -34,7 +33,7 @@ from wdsctl.core.importers.common.folder_files import (
 )
 from wdsctl.core.importers.common.samples import SourceSample
 from wdsctl.core.importers.common.source import SampleSource
-from wdsctl.core.importers.common.values import encode_json
+from wdsctl.core.importers.common.values import check_format_options, encode_json
 from wdsctl.core.importers.protocol import FieldUse, FilePart, FormatMatch, Options, Part, Source, SourceDescription
 from wdsctl.core.samples.naming import safe_key
 from wdsctl.core.text import path_for_message, pluralize
@@ -66,7 +65,7 @@ class VocImporter:
         return FormatMatch(0.95, f"has {path_for_message(f'{top}{_ANNOTATION_FOLDER}')} of XML files, and {images}")
 
     def open(self, path: str, options: Options) -> Source:
-        given.check_format_options(self.name, options, ())
+        check_format_options(self.name, options, ())
         folder = _VocFolder(path)
         samples = ListedSamples(folder.files, folder.images, folder.make_sample)
         return SampleSource(samples, folder.split_names, folder.describe)

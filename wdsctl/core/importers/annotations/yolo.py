@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 from wdsctl.core.dataset.config import DatasetConfig
 from wdsctl.core.errors import DatasetError, Finding, InputError, WdsctlError
 from wdsctl.core.file_limits import MAX_DOCUMENT_BYTES
-from wdsctl.core.importers.common import values as given
 from wdsctl.core.importers.common.files import extension_of_name
 from wdsctl.core.importers.common.folder_files import (
     FolderFiles,
@@ -33,7 +32,7 @@ from wdsctl.core.importers.common.folder_files import (
 )
 from wdsctl.core.importers.common.samples import SourceSample, strip_extension
 from wdsctl.core.importers.common.source import SampleSource
-from wdsctl.core.importers.common.values import encode_json, read_head
+from wdsctl.core.importers.common.values import check_format_options, encode_json, read_head
 from wdsctl.core.importers.protocol import FieldUse, FormatMatch, Options, Part, Source, SourceDescription
 from wdsctl.core.samples.naming import safe_key
 from wdsctl.core.storage import source_files
@@ -78,7 +77,7 @@ class YoloImporter:
         return None
 
     def open(self, path: str, options: Options) -> Source:
-        given.check_format_options(self.name, options, ())
+        check_format_options(self.name, options, ())
         folder = _YoloFolder(_root_of(path))
         samples = ListedSamples(folder.files, folder.images, folder.make_sample)
         return SampleSource(samples, folder.split_names, folder.describe)

@@ -16,7 +16,7 @@ from stat import S_ISREG
 from typing import Any
 
 from wdsctl.core.errors import DatasetError, UsageError, WdsctlError, wdsctl_error_from
-from wdsctl.core.importers.common import values as given
+from wdsctl.core.importers.common.values import parse_list_option
 from wdsctl.core.importers.protocol import FilePart, Options
 from wdsctl.core.media.kinds import MEDIA_EXTENSIONS
 from wdsctl.core.safe_open import is_beneath
@@ -233,7 +233,7 @@ def find_media_fields(format_name: str, options: Options, rows: Sequence[Mapping
     Raises UsageError if `files`, `text` or `key` name a field that no row has.
     """
     fields = tuple(dict.fromkeys(name for row in rows for name in row))
-    named = given.parse_list_option(options, "files")
+    named = parse_list_option(options, "files")
     key = options.get("key", ":row")
     for name in (*named, *filter(None, [options.get("text", "")]), *([key] if not key.startswith(":") else [])):
         if name not in fields:

@@ -10,9 +10,9 @@ from typing import cast
 
 from wdsctl.core.dataset.raw_folder import OnMissing, RawListing, list_raw_folder
 from wdsctl.core.errors import Finding, WdsctlError
-from wdsctl.core.importers.common import values as given
 from wdsctl.core.importers.common.samples import SourceSample
 from wdsctl.core.importers.common.source import SampleSource
+from wdsctl.core.importers.common.values import check_format_options, parse_choice_option, parse_list_option
 from wdsctl.core.importers.protocol import FilePart, FormatMatch, Options, Source, SourceDescription
 from wdsctl.core.importers.splits.folders import split_folder_findings
 from wdsctl.core.samples.naming import KEY_RULES, dotless_key, parse_key_rule, split_name
@@ -39,18 +39,16 @@ class FolderImporter:
         return None
 
     def open(self, path: str, options: Options) -> Source:
-        given.check_format_options(self.name, options, ("parts", "on-missing", "key-until"))
-        on_missing = cast(
-            "OnMissing", given.parse_choice_option(self.name, options, "on-missing", ("error", "skip", "keep"))
-        )
+        check_format_options(self.name, options, ("parts", "on-missing", "key-until"))
+        on_missing = cast("OnMissing", parse_choice_option(self.name, options, "on-missing", ("error", "skip", "keep")))
         try:
             rule = (
-                parse_key_rule(given.parse_choice_option(self.name, options, "key-until", KEY_RULES))
+                parse_key_rule(parse_choice_option(self.name, options, "key-until", KEY_RULES))
                 if "key-until" in options
                 else None
             )
             listing = list_raw_folder(
-                path, parts=given.parse_list_option(options, "parts"), on_missing=on_missing, key_until=rule
+                path, parts=parse_list_option(options, "parts"), on_missing=on_missing, key_until=rule
             )
         except WdsctlError as error:
             # The hint names the options of `prepare`; here they are options of the format.

@@ -20,7 +20,6 @@ from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.errors import Finding, InputError, Severity, WdsctlError, translate_os_errors
 from wdsctl.core.file_limits import iter_lines
 from wdsctl.core.importers.class_names import read_class_names
-from wdsctl.core.importers.common import values as given
 from wdsctl.core.importers.common.files import extension_of_name
 from wdsctl.core.importers.common.folder_files import (
     digest_of_folder,
@@ -32,6 +31,7 @@ from wdsctl.core.importers.common.folder_files import (
 )
 from wdsctl.core.importers.common.samples import SourceSample, failed_sample, row_number_key, strip_extension
 from wdsctl.core.importers.common.source import SampleSource
+from wdsctl.core.importers.common.values import check_format_options, parse_choice_option
 from wdsctl.core.importers.folders.class_folders import ClassLayout, find_layout, match_class_folders
 from wdsctl.core.importers.protocol import (
     FieldUse,
@@ -65,8 +65,8 @@ class ImageFolderImporter:
         return match_class_folders(path)
 
     def open(self, path: str, options: Options) -> Source:
-        given.check_format_options(self.name, options, ("classes",))
-        choice = given.parse_choice_option(self.name, options, "classes", ("auto", "first", "deepest"))
+        check_format_options(self.name, options, ("classes",))
+        choice = parse_choice_option(self.name, options, "classes", ("auto", "first", "deepest"))
         with translate_os_errors(path, "list"):
             layout = find_layout(path)
         if layout is None:

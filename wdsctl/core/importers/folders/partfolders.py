@@ -22,7 +22,6 @@ from typing import NamedTuple
 
 from wdsctl.core.dataset.config import DatasetConfig
 from wdsctl.core.errors import Finding, InputError, WdsctlError, translate_os_errors
-from wdsctl.core.importers.common import values as given
 from wdsctl.core.importers.common.files import extension_of_name
 from wdsctl.core.importers.common.folder_files import (
     ListedSamples,
@@ -47,6 +46,7 @@ from wdsctl.core.importers.common.roles import (
 )
 from wdsctl.core.importers.common.samples import strip_extension
 from wdsctl.core.importers.common.source import SampleSource
+from wdsctl.core.importers.common.values import check_format_options
 from wdsctl.core.importers.folders.class_folders import CLASSES_SCORE
 from wdsctl.core.importers.protocol import FieldUse, FormatMatch, Options, Source, SourceDescription
 from wdsctl.core.storage import source_files
@@ -94,7 +94,7 @@ class PartFoldersImporter:
         return FormatMatch(0.83, f"{shown} have files of matching names", media_folders=folders)
 
     def open(self, path: str, options: Options) -> Source:
-        given.check_format_options(self.name, options, ())
+        check_format_options(self.name, options, ())
         with translate_os_errors(path, "list"):
             groups = _find_groups(path)
             unpaired = None if groups else _find_unpaired(path)

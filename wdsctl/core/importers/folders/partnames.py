@@ -16,7 +16,6 @@ from itertools import islice
 from typing import NamedTuple
 
 from wdsctl.core.errors import Finding, InputError, WdsctlError
-from wdsctl.core.importers.common import values as given
 from wdsctl.core.importers.common.files import extension_of_name
 from wdsctl.core.importers.common.folder_files import (
     ListedSamples,
@@ -39,6 +38,7 @@ from wdsctl.core.importers.common.roles import (
 )
 from wdsctl.core.importers.common.samples import strip_extension
 from wdsctl.core.importers.common.source import SampleSource
+from wdsctl.core.importers.common.values import check_format_options
 from wdsctl.core.importers.protocol import FieldUse, FormatMatch, Options, Source, SourceDescription
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message, pluralize
@@ -83,7 +83,7 @@ class PartNamesImporter:
         return FormatMatch(0.75, f"nearly all media are pairs such as {_show_pair(pair)}")
 
     def open(self, path: str, options: Options) -> Source:
-        given.check_format_options(self.name, options, ())
+        check_format_options(self.name, options, ())
         folder = _NamedParts(path)
         if not folder.has_pairs:
             raise InputError(

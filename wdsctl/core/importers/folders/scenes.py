@@ -14,7 +14,6 @@ from statistics import median
 from typing import NamedTuple
 
 from wdsctl.core.errors import Finding, InputError, WdsctlError
-from wdsctl.core.importers.common import values as given
 from wdsctl.core.importers.common.files import extension_of_name
 from wdsctl.core.importers.common.folder_files import (
     FolderFiles,
@@ -29,6 +28,7 @@ from wdsctl.core.importers.common.folder_files import (
 )
 from wdsctl.core.importers.common.samples import SourceSample, strip_extension
 from wdsctl.core.importers.common.source import SampleSource
+from wdsctl.core.importers.common.values import check_format_options
 from wdsctl.core.importers.protocol import FieldUse, FormatMatch, Options, Source, SourceDescription
 from wdsctl.core.samples.naming import safe_key, split_name
 from wdsctl.core.storage import source_files
@@ -71,7 +71,7 @@ class ScenesImporter:
         return FormatMatch(score, f"all folders have files named {shown}") if score else None
 
     def open(self, path: str, options: Options) -> Source:
-        given.check_format_options(self.name, options, ())
+        check_format_options(self.name, options, ())
         folder = _SceneFolder(path)
         samples = ListedSamples(folder.files, folder.scenes, folder.make_sample)
         return SampleSource(samples, folder.split_names, folder.describe)
