@@ -28,7 +28,8 @@ def is_refused(source: str) -> bool:
 
 
 def test_every_file_parses_with_oldest_supported_python() -> None:
-    files = [path for folder in ("wdsctl", "examples", "tests") for path in (ROOT / folder).rglob("*.py")]
+    """What users run; `make check` has ruff parse everything for the same version."""
+    files = [path for folder in ("wdsctl", "examples") for path in (ROOT / folder).rglob("*.py")]
     assert len(files) > 300
     assert [path.relative_to(ROOT).as_posix() for path in files if is_refused(path.read_text("utf-8"))] == []
 
@@ -45,7 +46,7 @@ def test_named_tuples_have_no_other_base() -> None:
         path: text
         for folder in ("wdsctl", "examples")
         for path in (ROOT / folder).rglob("*.py")
-        if "NamedTuple" in (text := path.read_text("utf-8"))
+        if re.search(r"class \w+\((?:[^)]*,\s*NamedTuple\b|\s*NamedTuple\s*,)", text := path.read_text("utf-8"))
     }
     wrong = [
         f"{path.name}: {node.name}"
