@@ -31,7 +31,8 @@ def copy_sources(folder: Path) -> Path:
 
 
 def build(sources: Path, out: Path) -> Built:
-    """Build wheel and sdist with `python -m build`. Without isolation nothing is downloaded: `dev` has the backend."""
+    """Build an sdist, and a wheel from it, with `python -m build`. Without isolation nothing is downloaded: `dev` has
+    the backend."""
     subprocess.run(
         [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(sources)],
         check=True,

@@ -21,9 +21,11 @@ PACKAGE_FILES = {
 }
 
 
-def test_wheel_contains_exactly_the_package(built: Built) -> None:
+def test_wheel_of_sdist_contains_exactly_the_package(built: Built) -> None:
     with zipfile.ZipFile(built.wheel) as archive:
         names = set(archive.namelist())
+        changed = [name for name in names & PACKAGE_FILES if archive.read(name) != (ROOT / name).read_bytes()]
+    assert changed == []
     info = f"wdsctl-{VERSION}.dist-info/"
     files = {name for name in names if not name.startswith(info)}
     readmes = {name for name in PACKAGE_FILES if name.endswith("README.md")}  # of subpackages, for readers of the code
@@ -45,35 +47,18 @@ def test_metadata_has_extras_and_no_torch_in_base(built: Built) -> None:
     assert set(metadata.get_all("Provides-Extra") or []) >= {"loader", "s3", "gcs", "azure", "parquet", "all", "dev"}
 
 
-def test_sdist_builds_same_wheel_and_contains_no_tests(built: Built, tmp_path: Path) -> None:
+def test_sdist_contains_no_tests(built: Built) -> None:
     with tarfile.open(built.sdist) as archive:
         names = [name.partition("/")[2] for name in archive.getnames()]
-        assert {"LICENSE", "README.md", "CHANGELOG.md", "pyproject.toml"} <= set(names)
-        assert [name for name in names if name.startswith(("tests", "benchmarks", "examples"))] == []
-        for member in archive:  # built by this test run
-            archive.extract(member, tmp_path, set_attrs=False)
-    (sources,) = tmp_path.iterdir()
-    subprocess.run(
-        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path / "dist"), str(sources)],
-        check=True,
-        capture_output=True,
-        timeout=250,
-    )
-    (wheel,) = (tmp_path / "dist").glob("*.whl")
-    assert contents(wheel) == contents(built.wheel)
-
-
-def contents(wheel: Path) -> dict[str, bytes]:
-    with zipfile.ZipFile(wheel) as archive:
-        return {name: archive.read(name) for name in archive.namelist()}
+    assert {"LICENSE", "README.md", "CHANGELOG.md", "pyproject.toml"} <= set(names)
+    assert [name for name in names if name.startswith(("tests", "benchmarks", "examples"))] == []
 
 
 def test_installed_wheel_passes_smoke_test(built: Built, tmp_path: Path) -> None:
     """The wheel is installed outside the working tree without dependencies; this environment provides them."""
+    pip = (sys.executable, "-m", "pip", "install", "-q")
     subprocess.run(
-        [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(tmp_path / "site"), built.wheel],
-        check=True,
-        timeout=120,
+        [*pip, "--no-deps", "--no-compile", "--target", str(tmp_path / "site"), built.wheel], check=True, timeout=120
     )
     env = {**os.environ, "PYTHONPATH": str(tmp_path / "site"), "PYTHONSAFEPATH": "1"}
     location = subprocess.run(
