@@ -207,6 +207,18 @@ def test_listing_reports_error_of_driver() -> None:
         a_storage().files()
 
 
+def test_errors_of_multi_storage_client_say_what_to_configure() -> None:
+    missing = translate_remote(ValueError('Profile "a" not found in configuration files.'), "msc://a/x", "list")
+    wrapped = RuntimeError("Failed to LIST")
+    wrapped.__cause__ = type("NoCredentialsError", (Exception,), {})("Unable to locate credentials")
+    anonymous = translate_remote(wrapped, "msc://a/x", "list")
+
+    assert isinstance(missing, StorageError)
+    assert "MSC_CONFIG" in missing.hint
+    assert isinstance(anonymous, PermissionDenied)
+    assert anonymous.hint.startswith("configure credentials")
+
+
 def test_store_without_driver_reports_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gcsfs", None)  # as if it were not installed
     for protocol in ("gs", "gcs"):

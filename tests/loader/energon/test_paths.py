@@ -76,6 +76,7 @@ def test_epath_lists_folders_at_urls(tmp_path: Path) -> None:
     assert names(root.glob("**/*.tar")) == ["sub/y.tar", "x.tar"]
     assert (names(root.glob("*.tar")), names(root.glob("sub/*/?.txt"))) == (["x.tar"], ["sub/more/z.txt"])
     assert (root.is_dir(), (root / "sub").is_dir(), (root / "no").is_dir()) == (True, True, False)
+    assert ((root / "x.tar").is_file(), (root / "sub").is_file(), (root / "no").is_file()) == (True, False, False)
     assert ((root / "x.tar").open().read(), (root / "x.tar").open("rb").read()) == ("x.tar", b"x.tar")
 
 

@@ -174,10 +174,18 @@ class FsspecStorage:
 
     def exists(self, path: str) -> bool:
         """Whether there is a file or folder. Raises if the store fails; some drivers would return False."""
+        return bool(self._kind_of(path))
+
+    def is_file(self, path: str) -> bool:
+        """Whether there is a file. Raises as `exists` does."""
+        return self._kind_of(path) == "file"
+
+    def _kind_of(self, path: str) -> str:
+        """`file` or `directory`; empty if there is neither."""
         found = self._stat_files([self._driver_path(path)])[0]
         if isinstance(found, BaseException) and not isinstance(found, FileNotFoundError):
             raise translate_remote(found, path, "read")
-        return not isinstance(found, BaseException)
+        return "" if isinstance(found, BaseException) else str(found["type"])
 
     def read(self, path: str, offset: int, size: int) -> bytes:
         requested = FileRange(path, offset, size)

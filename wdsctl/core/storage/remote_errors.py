@@ -120,7 +120,8 @@ def _wdsctl_error_from_driver(error: BaseException, url: str, verb: str) -> Wdsc
     if isinstance(error, ImportError) or (isinstance(error, ValueError) and "rotocol not known" in str(error)):
         return no_driver_error(url, error)
     where, message = redact_secrets(url), _error_text(error)
-    is_anonymous = bool(_class_names(error) & _CREDENTIAL_ERROR_NAMES)
+    cause = error.__cause__ or error.__context__ or error  # multi-storage-client wraps the errors of its providers
+    is_anonymous = bool((_class_names(error) | _class_names(cause)) & _CREDENTIAL_ERROR_NAMES)
     if is_anonymous or _is_forbidden(error):
         why = f"no credentials for this store ({message})" if is_anonymous else message
         hint = _credentials_hint(url, verb, is_anonymous)
@@ -138,6 +139,8 @@ def _wdsctl_error_from_driver(error: BaseException, url: str, verb: str) -> Wdsc
     if http_status(error) in (301, 307) or "region" in message:
         hint = "set AWS_DEFAULT_REGION to the region of the bucket, or AWS_ENDPOINT_URL to its endpoint"
         return StorageDown(f"cannot {verb}: {message}", where=where, hint=hint)
+    if protocol(url) == "msc" and isinstance(error, ValueError):
+        hint = "correct the URL, or the configuration of multi-storage-client: MSC_CONFIG may name its file"
     return StorageError(f"cannot {verb}: {message}", where=where, hint=hint)
 
 

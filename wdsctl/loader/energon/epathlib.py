@@ -124,8 +124,8 @@ class EPath:
     def is_file(self) -> bool:
         if self.is_local():
             return os.path.isfile(self._text)
-        with closing(storage_for(self._text)) as storage:
-            return storage.exists(self._text)
+        with self._remote_storage() as storage:
+            return storage.is_file(self._text)
 
     def size(self) -> int:
         """Bytes of the file."""
