@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+import fsspec
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 from tests.build import a_folder
 from wdsctl.core import importers
 from wdsctl.core.convert import exporters
-from wdsctl.core.errors import InputError, PermissionDenied, UsageError
+from wdsctl.core.errors import InputError, PermissionDenied, StorageError, UsageError
+from wdsctl.core.storage.source_files import forget_listings
 
 FORMS = Path(__file__).parents[2] / "golden" / "forms"
 
@@ -121,3 +126,35 @@ def test_best_importer_reports_unreadable_folder_as_permission_denied(
 
     closed.chmod(0o700)
     assert isinstance(result, PermissionDenied)
+
+
+class DeniedError(OSError):
+    """Has weak references, as the builtin errors have not."""
+
+
+class UnlistedFileSystem(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no types
+    """A store whose lists fail, each with an error of its own."""
+
+    protocol = "unlisted"
+    errors: ClassVar[list[weakref.ref[Exception]]] = []
+
+    def ls(self, *_: object, **__: object) -> None:
+        error = DeniedError("denied")
+        self.errors.append(weakref.ref(error))
+        raise error
+
+
+fsspec.register_implementation("unlisted", UnlistedFileSystem, clobber=True)
+
+
+def test_find_importers_keeps_first_error_only() -> None:
+    """An error's traceback holds what was read before it: 64 MiB of an answer without end."""
+    forget_listings()
+
+    with pytest.raises(StorageError) as raised:
+        importers.find_importers("unlisted://raw/a")
+
+    gc.collect()
+    kept = [error for each in UnlistedFileSystem.errors if (error := each()) is not None]
+    assert len(UnlistedFileSystem.errors) > 2
+    assert kept == [raised.value.__cause__]

@@ -86,7 +86,7 @@ def find_importers(path: str) -> list[tuple[Importer, FormatMatch]]:
 
     name_source(path)
     found: list[tuple[Importer, FormatMatch]] = []
-    complaints: list[WdsctlError] = []
+    complaint: WdsctlError | None = None  # only the first: the traceback of an error can hold 64 MiB of an answer
     # Through a cache, and with the signature of one file, wdsctl reads shards alone.
     is_limited = is_chained(path) or is_signed(path)
     if not is_limited:
@@ -99,12 +99,12 @@ def find_importers(path: str) -> list[tuple[Importer, FormatMatch]]:
             except StorageDown:
                 raise
             except WdsctlError as error:
-                complaints.append(error)
+                complaint = complaint or error
                 continue
             if recognised is not None:
                 found.append((importer, recognised))
-    if complaints and not found:
-        raise complaints[0]
+    if complaint and not found:
+        raise complaint
     return _rank(found)
 
 
