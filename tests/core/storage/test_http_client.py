@@ -15,7 +15,7 @@ import pytest
 from multidict import CIMultiDict
 from yarl import URL
 
-from wdsctl.core.errors import InputError, StorageError, WdsctlError
+from wdsctl.core.errors import InputError, StorageDown, StorageError, WdsctlError
 from wdsctl.core.storage import http_client
 from wdsctl.core.storage.http_client import CheckedResolver, check_pages, check_redirect, open_session
 from wdsctl.core.storage.objects import ObjectStore
@@ -81,6 +81,22 @@ def test_answer_ends_at_size_of_range(server: _Server) -> None:
         storage.read(_url(server, "/x"), 0, 10)
     storage.close()
     assert server.sent_mebibytes < 100
+
+
+def test_answer_with_another_range_is_refused(server: _Server) -> None:
+    def respond(handler: http.server.BaseHTTPRequestHandler) -> None:
+        handler.send_response(206)
+        handler.send_header("Content-Length", "10")
+        handler.send_header("Content-Range", "bytes 0-9/1000")
+        handler.end_headers()
+        handler.wfile.write(b"0123456789")
+
+    server.respond = respond
+    storage = storage_for(_url(server))
+    assert storage.read(_url(server, "/x"), 0, 10) == b"0123456789"
+    with pytest.raises(StorageDown, match="from byte 0, instead of from byte 500"):
+        storage.read(_url(server, "/x"), 500, 10)
+    storage.close()
 
 
 def test_answer_without_range_ends_at_limit(server: _Server) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import time
 import weakref
 from collections.abc import Callable, Sequence
@@ -16,7 +17,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from wdsctl.core.errors import StorageError, WdsctlError
+from wdsctl.core.errors import StorageDown, StorageError, WdsctlError
 from wdsctl.core.storage.azure_objects import read_azure_range
 from wdsctl.core.storage.cache_layers import CachedFiles
 from wdsctl.core.storage.filesystem import MAX_CONCURRENT_REQUESTS, OpenRoot, begin_call, open_root, own_loop
@@ -339,16 +340,24 @@ async def _read_range(filesystem: Any, path: str, request: RangeRequest, mark: i
     elif type(filesystem).__name__ == "AzureBlobFileSystem":
         data = await read_azure_range(filesystem, path, request.start, request.stop)
     elif type(filesystem).__name__ == "HTTPFileSystem":
-        check = partial(_refuse_whole_file, request)
+        check = partial(_refuse_other_range, request)
         data = await filesystem._cat_file(path, start=request.start, end=request.stop, raise_for_status=check)  # noqa: SLF001 - so fsspec names its coroutines
     else:
         data = await filesystem._cat_file(path, start=request.start, end=request.stop)  # noqa: SLF001 - so fsspec names its coroutines
     return data
 
 
-async def _refuse_whole_file(request: RangeRequest, response: Any) -> None:
-    """Raise StorageDown before a web server that ignores ranges sends a large file instead of a part of it."""
+async def _refuse_other_range(request: RangeRequest, response: Any) -> None:
+    """Raise StorageDown if a web server sends other bytes, before it sends a large file instead of a part of it."""
     size = request.stop - request.start
     if response.status == 200 and (response.content_length or 0) > size:
         response.close()
         raise ignored_range_error(request.path, response.content_length, size)
+    sent = re.match(r"bytes ([0-9]+)-", response.headers.get("Content-Range", ""))
+    if response.status == 206 and sent is not None and int(sent[1]) != request.start:
+        response.close()
+        raise StorageDown(
+            f"the store sends bytes from byte {int(sent[1]):,}, instead of from byte {request.start:,}",
+            where=redact_secrets(request.path),
+            hint="check the server, and the proxies and caches before it; or copy the files to a disk or an object store",
+        )
