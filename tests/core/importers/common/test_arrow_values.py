@@ -33,8 +33,10 @@ def test_column_values_converts_times_beyond_python_to_iso_8601_or_seconds(
     assert column_values(pa.array(values, kind)) == expected
 
 
-@pytest.mark.parametrize(("kind", "value"), [(pa.timestamp("us"), 2**62), (pa.date32(), -(2**30))])
-def test_column_values_keeps_stored_numbers_of_out_of_range_dates(kind: Any, value: int) -> None:
+@pytest.mark.parametrize(
+    ("kind", "value"), [(pa.timestamp("us"), 2**62), (pa.date32(), -(2**30)), (pa.time64("ns"), 2**62)]
+)
+def test_column_values_keeps_stored_numbers_of_out_of_range_dates_and_times(kind: Any, value: int) -> None:
     assert column_values(pa.array([value, None], kind)) == [value, None]
 
 

@@ -81,12 +81,15 @@ def _time_text(scalar: Any) -> str | int | float:
     if types.is_duration(kind):
         seconds: float = scalar.value / _UNITS_PER_SECOND[kind.unit]
         return seconds
+    if types.is_time(kind):
+        text: str = str(scalar.cast(arrow.string()).as_py())
+        return text if text[0].isdigit() else int(scalar.value)  # "<value out of range: -1>"
     if not types.is_timestamp(kind):
-        return str(scalar.cast(arrow.string()).as_py()) if types.is_time(kind) else int(scalar.value)
+        return int(scalar.value)
     seconds_count, rest = divmod(scalar.value, _UNITS_PER_SECOND[kind.unit])
     for zone in dict.fromkeys((kind.tz, kind.tz and "UTC")):
         try:
-            text: str = arrow.scalar(seconds_count, arrow.timestamp("s", zone)).as_py().isoformat()
+            text = arrow.scalar(seconds_count, arrow.timestamp("s", zone)).as_py().isoformat()
         except (ValueError, OverflowError):
             continue
         digits = f"{rest:0{len(str(_UNITS_PER_SECOND[kind.unit])) - 1}d}".rstrip("0") if rest else ""
