@@ -56,6 +56,7 @@ check: $(READY)  ## lint, types, import rules, generated documents
 	$(BIN)/python docs/house_journeys.py --check
 	$(BIN)/python docs/generate.py --check
 	$(BIN)/python docs/json_schemas.py --check
+	$(BIN)/python docs/python_api.py --check
 
 compiled: $(READY)
 	@$(BIN)/python -m compileall -q wdsctl  # once, instead of in each of the processes that tests start
@@ -89,6 +90,7 @@ format: $(READY)  ## format the code
 docs: $(READY)  ## write the generated documents
 	$(BIN)/python docs/generate.py
 	$(BIN)/python docs/json_schemas.py
+	$(BIN)/python docs/python_api.py
 	$(BIN)/python docs/schema_text.py
 	$(BIN)/python docs/recording.py
 	$(BIN)/python -m benchmarks.chart

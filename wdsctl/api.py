@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from wdsctl.core.convert.request import ConvertReport
-    from wdsctl.core.export.request import ExportReport, ExportTarget
+    from wdsctl.core.export.request import ExportReport
     from wdsctl.core.index.request import IndexReport
     from wdsctl.core.inspect.inspect import InspectReport
     from wdsctl.core.inspect.samples import SamplesReport
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["convert", "export", "index", "inspect", "prepare", "split", "validate"]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+_Report = TypeVar("_Report")
 _CHOICES = re.compile(r"Literal\[(.+)\]( \| None)?")
 
 
@@ -657,50 +658,6 @@ def convert(
     return run_convert(sources, _path("dest", dest), request, progress=progress or SILENT_PROGRESS)
 
 
-def export(
-    root: PathText,
-    out: PathText | None = None,
-    *,
-    to: ExportTarget,
-    split_set: str = "",
-    sample_tables: bool = True,
-    hashed: bool = False,
-    license_id: str = "",
-    overwrite: bool = False,
-    catalog: PathText | None = None,
-    progress: Progress | None = None,
-) -> ExportReport:
-    """Write another tool's metadata beside the shards, from the catalog alone: `wdsctl export`.
-
-    `out`: the folder to write to; by default that of the shards.
-    `to`: the tool, "energon", "wids", "hub" or "croissant".
-    `split_set`: export the splits of this split set.
-    `sample_tables`: for Energon, write index.sqlite, which joins and lookups by key need.
-    `hashed`: for wids, read all shards and list their MD5 hashes (`--hash`).
-    `license_id`: for the Hub and Croissant, the license, such as "cc-by-4.0" (`--license`).
-    `overwrite`: replace existing metadata.
-    """
-    from wdsctl.core.export.export import export as run_export
-    from wdsctl.core.export.request import ExportRequest
-    from wdsctl.core.progress import SILENT_PROGRESS
-
-    request = ExportRequest(
-        target=to,
-        out=_path_or_none("out", out) or "",
-        split_set=split_set,
-        overwrite=overwrite,
-        sample_tables=sample_tables,
-        hashed=hashed,
-        license_id=license_id,
-    )
-    return run_export(
-        _path("root", root),
-        request,
-        catalog=_path_or_none("catalog", catalog),
-        progress=progress or SILENT_PROGRESS,
-    )
-
-
 def _path(name: str, path: PathText) -> str:
     """The path as text. Raises UsageError if it is empty, since that would name the working directory."""
     text = os.fspath(path)
@@ -742,3 +699,50 @@ def _format_options(option: Mapping[str, str] | None) -> dict[str, str]:
             f"option is a {type(option).__name__}, expected a mapping", hint='pass a dict, such as {"key": ":row"}'
         )
     return dict(option or {})
+
+
+def _call(run: Callable[..., _Report], request: type, arguments: Mapping[str, Any]) -> _Report:
+    """Return the report of `run` for the request of these arguments. Errors name the arguments."""
+    from wdsctl.core.options import build_request, naming_parameters
+    from wdsctl.core.progress import SILENT_PROGRESS
+
+    with naming_parameters(request):
+        return run(build_request(request, arguments), progress=arguments["progress"] or SILENT_PROGRESS)
+
+
+# Below: written by docs/python_api.py from the requests of the commands. Edit those, then run `make docs`.
+
+
+def export(
+    root: PathText,
+    out: PathText | None = None,
+    *,
+    to: Literal["energon", "wids", "hub", "croissant"],
+    split_set: str = "",
+    sample_tables: bool = True,
+    hashed: bool = False,
+    license_id: str = "",
+    overwrite: bool = False,
+    catalog: PathText | None = None,
+    progress: Progress | None = None,
+) -> ExportReport:
+    """Write another tool's metadata beside the shards, from the catalog alone: `wdsctl export`.
+
+    `root`: The dataset: a folder with shards at any depth, a .tar or .jsonl file, or a URL of one of these.
+    `out`: The folder to write to. [default: the folder of the shards]
+    `to`: The tool whose metadata to write.
+    `split_set`: Export the splits of this split set.
+    `sample_tables`: energon: write index.sqlite, which joins, lookups by key and `energon mount` need.
+    `hashed`: wids: read all shards, and list their MD5 hashes.
+    `license_id`: hub, croissant: the license, such as cc-by-4.0.
+    `overwrite`: Replace existing metadata. Files of other names stay.
+    `catalog`: Folder of the catalog. [default: `root`/.wdsctl]
+
+    Raises CatalogError WDS305 if shards have changed since they were indexed, or the catalog meanwhile, UsageError for
+    a polylithic dataset, and if metadata exists and `overwrite` is not set, PermissionDenied for a folder that this
+    user cannot write, and what the target raises.
+    """
+    from wdsctl.core.export.export import export as run_export
+    from wdsctl.core.export.request import ExportRequest
+
+    return _call(run_export, ExportRequest, locals())

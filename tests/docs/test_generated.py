@@ -56,3 +56,14 @@ def test_every_table_view_code_and_command_has_its_heading(generator: ModuleType
         assert f"\n### {code}: " in pages["codes.md"]
     for command in build_full_app().registered_commands:
         assert f"\n## wdsctl {command.name}\n" in pages["cli.md"]
+
+
+def test_python_functions_are_up_to_date(tmp_path: Path) -> None:
+    script = load_script("python_api")
+    assert script.run(["--check"]) == 0, "run `make docs`"
+
+    stale = tmp_path / "api.py"
+    stale.write_text(script.API.read_text(encoding="utf-8").replace("license_id: str", "license_id: int"))
+    assert script.run(["--check"], stale) == 1
+    assert script.run([], stale) == 0
+    assert stale.read_text(encoding="utf-8") == script.API.read_text(encoding="utf-8")

@@ -32,7 +32,7 @@ def root(tmp_path: Path) -> str:
 
 
 def test_card_shows_names_of_parts_as_text(root: str) -> None:
-    text = Path(export(root, ExportRequest(target="hub")).path).read_text()
+    text = Path(export(ExportRequest(root=root, target="hub")).path).read_text()
     assert escape_control_chars(text) == text
     head, _, card = text.removeprefix("---\n").partition("\n---\n")
     names = {feature["name"] for feature in yaml.safe_load(head)["dataset_info"]["features"]}
@@ -44,7 +44,7 @@ def test_card_shows_names_of_parts_as_text(root: str) -> None:
 
 
 def test_croissant_escapes_names_and_keeps_their_values(root: str) -> None:
-    text = Path(export(root, ExportRequest(target="croissant")).path).read_text()
+    text = Path(export(ExportRequest(root=root, target="croissant")).path).read_text()
     assert escape_control_chars(text) == text
     assert "<" not in text
     sets = [each for each in json.loads(text)["distribution"] if each["@type"] == "cr:FileSet"]

@@ -17,11 +17,13 @@ import typer
 from typer.models import ArgumentInfo, ParameterInfo
 
 from wdsctl.cli.completion import add_completers
+from wdsctl.cli.declared import typer_info
 from wdsctl.cli.errors import is_configured
 from wdsctl.cli.formatting import fit_epilog
 from wdsctl.cli.output import Output
 from wdsctl.core.errors import InputError, OptionConflict, UsageError, refuse_without_effect
 from wdsctl.core.invocation import parse_size_bytes
+from wdsctl.core.shared_options import CATALOG, ROOT
 
 #: Metavars of arguments and options that are paths.
 PATH_METAVARS = frozenset(
@@ -77,13 +79,7 @@ def refuse_empty(parameters: Iterable[inspect.Parameter], values: Mapping[str, A
                 )
 
 
-RootArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="ROOT",
-        help="The dataset: a folder with shards at any depth, a .tar or .jsonl file, or a URL of one of these.",
-    ),
-]
+RootArgument = Annotated[str, typer_info(ROOT, "root")]
 
 
 def primary_or_root(root: str) -> str:
@@ -111,10 +107,7 @@ ShardsArgument = Annotated[
         "Or some shards: DIR/a-{000..999}.tar, 'DIR/*.tar', glob:..., @list.txt, - (a list on stdin).",
     ),
 ]
-CatalogOption = Annotated[
-    str | None,
-    typer.Option("--catalog", metavar="DIR", help="Folder of the catalog. [default: ROOT/.wdsctl]"),
-]
+CatalogOption = Annotated[str | None, typer_info(CATALOG, "catalog")]
 WorkersOption = Annotated[
     int | None,
     typer.Option("--workers", metavar="N", min=1, help="Number of processes. [default: the usable CPUs, at most 16]"),

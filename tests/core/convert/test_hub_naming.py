@@ -50,7 +50,7 @@ def test_naming_hub_puts_each_split_into_its_own_shards(tmp_path: Path) -> None:
     ]
     assert report.datasets[0].splits == {"train": 48, "val": 6, "test": 6}
     assert splits(tmp_path / "hub") == splits(tmp_path / "a")
-    exported = export(str(tmp_path / "hub"), ExportRequest(target="hub"))
+    exported = export(ExportRequest(root=str(tmp_path / "hub"), target="hub"))
     assert exported.splits == {"train": 48, "val": 6, "test": 6}
     checked = validate(str(tmp_path / "hub"), ValidateRequest(target="hub"))
     assert not [finding for finding in checked.findings if finding.severity == "error"]
@@ -121,7 +121,7 @@ def test_datasets_library_reads_same_splits_and_samples(tmp_path: Path, *, has_c
     root = tmp_path / "hub"
     convert_to(root, split_by_sample(tmp_path), naming="hub", shard_samples=25)
     if has_card:
-        export(str(root), ExportRequest(target="hub"))
+        export(ExportRequest(root=str(root), target="hub"))
 
     output = run_in(python, LOAD_SCRIPT, "" if has_card else "webdataset", str(root), str(tmp_path / "cache"))
     actual = json.loads(output.splitlines()[-1])

@@ -28,7 +28,7 @@ print(json.dumps(found))
 
 
 def export_croissant(root: str) -> tuple[ExportReport, dict[str, Any]]:
-    report = export(root, ExportRequest(target="croissant"))
+    report = export(ExportRequest(root=root, target="croissant"))
     document: dict[str, Any] = json.loads(Path(root, "croissant.json").read_text())
     return report, document
 
@@ -92,7 +92,7 @@ def test_mlcroissant_reads_ten_samples(tmp_path: Path) -> None:
     root = a_dataset(tmp_path / "a", shards)
     index(root, hashed=True)
     split_dataset(root, parse_split_request(patterns=["train=s-{0..1}.tar", "val=s-2.tar"]))
-    export(root, ExportRequest(target="croissant"))
+    export(ExportRequest(root=root, target="croissant"))
     loaded = json.loads(run_in(python, LOAD_SCRIPT, f"{root}/croissant.json", HOME=str(tmp_path)).splitlines()[-1])
     assert [each["train-txt/key"] for each in loaded["train-txt"]] == [f"d/{i:03d}" for i in range(10)]
     assert [each["train-txt/content"] for each in loaded["train-txt"]] == [f"text {i}" for i in range(10)]

@@ -35,7 +35,7 @@ SCHEMA = {
 
 
 def to_energon(root: str, **options: Any) -> ExportReport:
-    return export(root, ExportRequest(target="energon", **options))
+    return export(ExportRequest(root=root, target="energon", **options))
 
 
 def split_root(root: str, ratios: str, *, by: Literal["shard", "sample"]) -> None:

@@ -57,7 +57,7 @@ def test_energon_loads_lints_and_describes_same_samples(tmp_path: Path) -> None:
     excluded = parse_split_request(ratios="train=4,val=1,test=1", by="shard", exclude_keys=["d1/00008", "d5/00040"])
     split_dataset(root, excluded)
     index(root)
-    report = export(root, ExportRequest(target="energon"))
+    report = export(ExportRequest(root=root, target="energon"))
 
     wdsctl_keys = json.loads(run_in(python, WDSCTL_SCRIPT, root).splitlines()[-1])
     energon_keys = json.loads(run_in(python, ENERGON_SCRIPT, root).splitlines()[-1])

@@ -42,7 +42,7 @@ def a_root(tmp_path: Path, *parts: str, shards_per_split: dict[str, int] | None 
 
 
 def to_hub(root: str, **options: Any) -> tuple[ExportReport, dict[str, Any]]:
-    report = export(root, ExportRequest(target="hub", **options))
+    report = export(ExportRequest(root=root, target="hub", **options))
     text = Path(report.path).read_text()
     return report, yaml.safe_load(text.split("---\n")[1])
 
@@ -108,7 +108,7 @@ def test_license_is_in_card(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("target", "license_id"), [("hub", "my own terms"), ("energon", "mit"), ("wids", "mit")])
 def test_invalid_license_is_refused(tmp_path: Path, target: Any, license_id: str) -> None:
     with pytest.raises(UsageError, match="license"):
-        export(a_root(tmp_path), ExportRequest(target=target, license_id=license_id))
+        export(ExportRequest(root=a_root(tmp_path), target=target, license_id=license_id))
 
 
 def test_datasets_library_loads_splits_and_features_of_card(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_datasets_library_loads_splits_and_features_of_card(tmp_path: Path) -> N
     root = a_dataset(tmp_path / "a", shards)
     index(root)
     split_dataset(root, parse_split_request(patterns=["train=train-*.tar", "val=val-*.tar"]))
-    export(root, ExportRequest(target="hub"))
+    export(ExportRequest(root=root, target="hub"))
     loaded = json.loads(run_in(python, LOAD_SCRIPT, root, str(tmp_path / "cache")).splitlines()[-1])
     assert loaded["keys"] == {"train": [str(i) for i in range(9)], "val": ["9", "10", "11"]}
     assert loaded["features"] == {"png": "Image", "txt": "Value", "__key__": "Value", "__url__": "Value"}

@@ -27,7 +27,7 @@ from wdsctl.core.progress import SilentProgress
 class Killing(SilentProgress):
     def advance(self, *_, **__):
         os.kill(os.getpid(), signal.SIGKILL)
-export(sys.argv[1], ExportRequest(target="energon"), progress=Killing())
+export(ExportRequest(root=sys.argv[1], target="energon"), progress=Killing())
 """
 
 
@@ -49,7 +49,7 @@ def test_next_export_removes_partial_files_of_killed_export(tmp_path: Path) -> N
     assert process.returncode == -signal.SIGKILL
     assert any(name.startswith("..nv-meta.") for name in list_leftovers(root))
 
-    export(root, ExportRequest(target="energon"))
+    export(ExportRequest(root=root, target="energon"))
 
     assert list_leftovers(root) == before
 
@@ -61,7 +61,7 @@ def test_partial_files_of_others_are_kept(tmp_path: Path) -> None:
     for name in (*names, *others):
         Path(root, name).touch()
 
-    export(root, ExportRequest(target="hub"))
+    export(ExportRequest(root=root, target="hub"))
 
     assert list_leftovers(root) == sorted(others)
 
@@ -69,5 +69,5 @@ def test_partial_files_of_others_are_kept(tmp_path: Path) -> None:
 def test_concurrent_exports_into_one_folder_are_refused(tmp_path: Path) -> None:
     root = a_root(tmp_path)
     with hold_lock(os.path.join(root, ".wdsctl-export.lock")), pytest.raises(CatalogError) as caught:
-        export(root, ExportRequest(target="wids"))
+        export(ExportRequest(root=root, target="wids"))
     assert caught.value.code == "WDS304"

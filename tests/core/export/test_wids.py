@@ -20,7 +20,9 @@ from wdsctl.core.split.request import SplitRequest, parse_split_request
 from wdsctl.core.split.split import split_dataset
 from wdsctl.core.split_rules.rule import SplitRule
 
-WIDS = ExportRequest(target="wids")
+
+def wids(root: str) -> ExportRequest:
+    return ExportRequest(root=root, target="wids")
 
 
 def read_shardlist(root: str, name: str = "index.json") -> list[dict[str, object]]:
@@ -34,7 +36,7 @@ def test_index_lists_all_shards_and_one_index_per_split(tmp_path: Path) -> None:
     root = some_shards(tmp_path / "a", 4)
     index(root)
     split_dataset(root, parse_split_request(ratios="train=3,val=1", by="shard"))
-    report = export(root, WIDS)
+    report = export(wids(root))
     sizes = {path.name: path.stat().st_size for path in Path(root).glob("*.tar")}
     assert read_shardlist(root) == [{"url": name, "nsamples": 5, "filesize": sizes[name]} for name in sorted(sizes)]
     parts = [each["url"] for name in ("train", "val") for each in read_shardlist(root, f"index-{name}.json")]
@@ -45,7 +47,7 @@ def test_index_lists_all_shards_and_one_index_per_split(tmp_path: Path) -> None:
 def test_exported_index_is_readable_by_convert(tmp_path: Path) -> None:
     root = some_shards(tmp_path / "a", 3)
     index(root)
-    export(root, WIDS)
+    export(wids(root))
     convert([f"{root}/index.json"], str(tmp_path / "b"), ConvertRequest())
     assert inspect(str(tmp_path / "b")).samples == 15
 
@@ -54,7 +56,7 @@ def test_splits_by_sample_are_reported_and_full_index_is_written(tmp_path: Path)
     root = a_dataset(tmp_path / "a", {"a.tar": samples(0, 30), "b.tar": samples(30, 30)})
     index(root)
     split_dataset(root, parse_split_request(ratios="train=1,val=1", by="sample"))
-    report = export(root, WIDS)
+    report = export(wids(root))
     assert len(read_shardlist(root)) == 2
     assert report.files == 1
     assert "the index lists all shards: wids has splits of whole shards" in report.notes[0]
@@ -63,13 +65,13 @@ def test_splits_by_sample_are_reported_and_full_index_is_written(tmp_path: Path)
 def test_shards_are_not_read_without_hashed_option(public_path: Path, as_nobody: AsNobody) -> None:
     root, out = some_shards(public_path / "a", 2), str(public_path / "out")
     index(root)
-    export(root, WIDS)
+    export(wids(root))
     expected = read_shardlist(root)
     assert ["md5sum" in each for each in expected] == [False, False]
     unreadable = Path(root, "shard-001.tar")
     unreadable.chmod(0)
     assert isinstance(as_nobody(unreadable.read_bytes), PermissionError)
-    report = as_nobody(lambda: export(root, ExportRequest(target="wids", out=out)))
+    report = as_nobody(lambda: export(ExportRequest(root=root, target="wids", out=out)))
     assert report.files == 1
     assert read_shardlist(out) == expected
 
@@ -77,7 +79,7 @@ def test_shards_are_not_read_without_hashed_option(public_path: Path, as_nobody:
 def test_hashed_option_adds_md5_of_shards(tmp_path: Path) -> None:
     root = some_shards(tmp_path / "a", 2)
     index(root)
-    export(root, ExportRequest(target="wids", hashed=True))
+    export(ExportRequest(root=root, target="wids", hashed=True))
     assert [each["md5sum"] for each in read_shardlist(root)] == [
         hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest() for path in sorted(Path(root).glob("*.tar"))
     ]
@@ -100,10 +102,10 @@ def test_export_refuses_catalog_that_changes_meanwhile(
 
     monkeypatch.setattr(module, "write", index_first)
     with pytest.raises(CatalogError, match="changed the catalog during the export") as caught:
-        export(root, ExportRequest(target=target))
+        export(ExportRequest(root=root, target=target))
     assert caught.value.code == "WDS305"
     monkeypatch.undo()
-    assert export(root, ExportRequest(target=target, overwrite=True)).shards == 5
+    assert export(ExportRequest(root=root, target=target, overwrite=True)).shards == 5
 
 
 def test_existing_user_file_is_not_replaced(tmp_path: Path) -> None:
@@ -111,10 +113,10 @@ def test_existing_user_file_is_not_replaced(tmp_path: Path) -> None:
     index(root)
     Path(root, "index.json").write_text("mine")
     with pytest.raises(UsageError, match="the file exists"):
-        export(root, WIDS)
+        export(wids(root))
     assert Path(root, "index.json").read_text() == "mine"
-    export(root, ExportRequest(target="wids", overwrite=True))
-    export(root, WIDS)  # repeating the export is allowed
+    export(ExportRequest(root=root, target="wids", overwrite=True))
+    export(wids(root))  # repeating the export is allowed
     assert len(read_shardlist(root)) == 2
 
 
@@ -122,10 +124,10 @@ def test_indexes_of_former_splits_are_named(tmp_path: Path) -> None:
     root = some_shards(tmp_path / "a", 4)
     index(root)
     split_dataset(root, parse_split_request(ratios="train=2,val=1,test=1", by="shard"))
-    assert export(root, WIDS).notes == ()
+    assert export(wids(root)).notes == ()
     Path(root, "index-mine.json").write_text("{}")
     split_dataset(root, SplitRequest(rule=SplitRule({"train": 3, "val": 1}, "shard"), may_move=True))
-    report = export(root, ExportRequest(target="wids", overwrite=True))
+    report = export(ExportRequest(root=root, target="wids", overwrite=True))
     assert report.notes == ("index-test.json of an earlier export stay, but do not fit the splits now: remove them",)
 
 
@@ -134,4 +136,4 @@ def test_option_of_another_target_is_refused(tmp_path: Path, target: Any, option
     root = some_shards(tmp_path / "a", 1)
     index(root)
     with pytest.raises(UsageError, match=f"the metadata of {target} has no"):
-        export(root, ExportRequest(target=target, **options))
+        export(ExportRequest(root=root, target=target, **options))

@@ -8,14 +8,13 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
-from typing import get_args
 
 from wdsctl.core.dataset.destination import remove_path
 from wdsctl.core.dataset.location import DatasetLocation, shell_command_at
 from wdsctl.core.dataset.lock import hold_lock
 from wdsctl.core.dataset.polylithic import check_not_polylithic
 from wdsctl.core.errors import InputError, OptionConflict, PermissionDenied, UsageError, translate_os_errors
-from wdsctl.core.export.request import ExportReport, ExportRequest, ExportTarget, Written
+from wdsctl.core.export.request import ExportReport, ExportRequest, Written
 from wdsctl.core.export.source import ExportSource, check_catalog_stayed, open_export_source
 from wdsctl.core.files import make_folder
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
@@ -28,20 +27,14 @@ _LOCK_NAME = ".wdsctl-export.lock"
 _DRAFT_NAME = re.compile(r"\.(\.nv-meta|README\.md|croissant\.json|index(-.*)?\.json|.+\.tar\.idx)\.\d+\.partial")
 
 
-def export(
-    root: str, request: ExportRequest, *, catalog: str | None = None, progress: Progress = SILENT_PROGRESS
-) -> ExportReport:
-    """Write the metadata of the dataset at `root` for a target.
+def export(request: ExportRequest, *, progress: Progress = SILENT_PROGRESS) -> ExportReport:
+    """Write another tool's metadata beside the shards, from the catalog alone: `wdsctl export`.
 
     Raises CatalogError WDS305 if shards have changed since they were indexed, or the catalog meanwhile, UsageError for
     a polylithic dataset, and if metadata exists and `overwrite` is not set, PermissionDenied for a folder that this
     user cannot write, and what the target raises.
     """
     began = time.monotonic()
-    if request.target not in get_args(ExportTarget):
-        raise UsageError(
-            f"unknown target {request.target!r}", hint=f"export to one of {', '.join(get_args(ExportTarget))}"
-        )
     if request.license_id:
         _check_license(request)
     if request.hashed and request.target != "wids":
@@ -56,12 +49,12 @@ def export(
             options=("--no-sample-tables",),
             hint="omit --no-sample-tables",
         )
-    if catalog is None:
-        check_not_polylithic(root, "export", *([request.out] if request.out else []), "--to", request.target)
+    if request.catalog is None:
+        check_not_polylithic(request.root, "export", *([request.out] if request.out else []), "--to", request.target)
     write: Callable[[ExportSource, ExportRequest, str, Progress], Written] = import_module(
         f"wdsctl.core.export.{request.target}"
     ).write
-    with open_export_source(root, catalog) as source:
+    with open_export_source(request.root, request.catalog) as source:
         folder = _choose_folder(source.location, request)
         with hold_lock(os.path.join(folder, _LOCK_NAME), note=progress.note):
             _remove_left_drafts(folder, source)

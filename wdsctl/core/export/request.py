@@ -3,25 +3,47 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
+
+from wdsctl.core.options import Option
+from wdsctl.core.shared_options import Catalog, Root
 
 ExportTarget = Literal["energon", "wids", "hub", "croissant"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportRequest:
-    """`out`: the folder to write to; empty for the dataset's root. `split_set`: the splits to export; "" is the default
-    set. `overwrite`: replace existing metadata. `sample_tables`: with Energon's tables of samples. `hashed`: with
-    hashes for wids, which reads the shards. `license_id`: for documents that name a license, such as `cc-by-4.0`.
-    """
+    """The options of `export`. `out`: empty for the folder of the shards. `split_set`: empty for the default set."""
 
-    target: ExportTarget
-    out: str = ""
-    split_set: str = ""
-    overwrite: bool = False
-    sample_tables: bool = True
-    hashed: bool = False
-    license_id: str = ""
+    root: Root
+    out: Annotated[
+        str,
+        Option(
+            is_argument=True,
+            is_path=True,
+            metavar="[OUT]",
+            help="The folder to write to. [default: the folder of the shards]",
+        ),
+    ] = ""
+    target: Annotated[
+        ExportTarget,
+        Option(
+            name="to",
+            metavar="energon|wids|hub|croissant",
+            help="Metadata to write: see below.",
+            python_help="The tool whose metadata to write.",
+        ),
+    ]
+    split_set: Annotated[str, Option(flag="--set", metavar="SET", help="Export the splits of this split set.")] = ""
+    sample_tables: Annotated[
+        bool, Option(help="energon: write index.sqlite, which joins, lookups by key and `energon mount` need.")
+    ] = True
+    hashed: Annotated[bool, Option(flag="--hash", help="wids: read all shards, and list their MD5 hashes.")] = False
+    license_id: Annotated[
+        str, Option(flag="--license", metavar="ID", help="hub, croissant: the license, such as cc-by-4.0.")
+    ] = ""
+    overwrite: Annotated[bool, Option(help="Replace existing metadata. Files of other names stay.")] = False
+    catalog: Catalog = None
 
 
 class Written(NamedTuple):
