@@ -19,11 +19,15 @@ API = Path(__file__).resolve().parent.parent / "wdsctl" / "api.py"
 MARK = "# Below: written by docs/python_api.py from the requests of the commands. Edit those, then run `make docs`.\n"
 
 
+#: What `validate` checks, and how; without effect on a release.
+CHECK_NAMES = ("level", "sample", "seed", "refs", "target", "again", "quarantine")
+
+
 class Overload(NamedTuple):
     """What a function returns for some of its parameters. `required`: those without a default, and their types."""
 
     returns: str
-    parameters: tuple[str, ...]
+    without: tuple[str, ...] = ()
     required: dict[str, str] = {}  # noqa: RUF012 - never changed
 
 
@@ -40,7 +44,18 @@ class Function(NamedTuple):
     overloads: tuple[Overload, ...] = ()
 
 
-FUNCTIONS = (Function("export", "export.export:export", "export.request:ExportRequest"),)
+FUNCTIONS = (
+    Function("export", "export.export:export", "export.request:ExportRequest"),
+    Function(
+        "validate",
+        "validate.validate:run_validate",
+        "validate.request:ValidateCommand",
+        overloads=(
+            Overload("ReleaseReport", without=CHECK_NAMES, required={"release": "Literal[True]"}),
+            Overload("ValidateReport", without=("release",)),
+        ),
+    ),
+)
 
 
 def source(path: Path) -> str:
@@ -58,11 +73,14 @@ def _function(function: Function) -> str:
     parts = [_overload(function.name, options, each) for each in function.overloads]
     name = run.__name__ if run.__name__ != function.name else f"run_{function.name}"
     renamed = "" if name == run.__name__ else f" as {name}"
+    imports = [
+        f"    from {run.__module__} import {run.__name__}{renamed}\n",
+        f"    from {request.__module__} import {request.__name__}\n",
+    ]
     parts.append(
         f"{_head(function.name, list(map(_parameter, options.values())), returns, options)}\n"
         f"{_docstring(run, options.values(), request)}"
-        f"    from {run.__module__} import {run.__name__}{renamed}\n"
-        f"    from {request.__module__} import {request.__name__}\n\n"
+        f"{''.join(sorted(imports))}\n"
         f"    return _call({name}, {request.__name__}, locals())\n"
     )
     return "".join(parts)
@@ -84,7 +102,7 @@ def _overload(name: str, options: dict[str, Declared], overload: Overload) -> st
     parameters = [
         f"{each}: {overload.required[each]}" if each in overload.required else _parameter(options[each])
         for each in options
-        if each in overload.parameters or each in overload.required
+        if each not in overload.without
     ]
     return f"@overload\n{_head(name, parameters, overload.returns, options)} ...\n"
 

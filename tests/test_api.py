@@ -196,27 +196,20 @@ def test_inspect_and_validate_return_report_of_requested_kind(shards: Path, tmp_
 
 
 @pytest.mark.parametrize(
-    ("options", "flag"),
-    [
-        ({"level": "content"}, "--level"),
-        ({"sample": 0.5}, "--sample"),
-        ({"seed": 3}, "--seed"),
-        ({"refs": {"image": "x"}}, "--refs"),
-        ({"target": "hub"}, "--for"),
-        ({"again": True}, "--again"),
-    ],
+    "options",
+    [{"level": "content"}, {"sample": 0.5}, {"seed": 3}, {"refs": {"image": "x"}}, {"target": "hub"}, {"again": True}],
 )
-def test_api_refuses_options_without_effect_as_command_line(shards: Path, options: dict[str, Any], flag: str) -> None:
+def test_api_refuses_options_without_effect_as_command_line(shards: Path, options: dict[str, Any]) -> None:
     wdsctl.index(shards)
 
-    with pytest.raises(OptionConflict, match=f"{flag} has no effect with --release"):
+    with pytest.raises(OptionConflict, match=f"{next(iter(options))} has no effect with release"):
         wdsctl.validate(shards, release=True, **options)
 
 
 def test_api_refuses_seed_on_error_and_redetect_that_change_nothing(shards: Path) -> None:
     wdsctl.index(shards)
 
-    with pytest.raises(OptionConflict, match="--seed has no effect without --sample"):
+    with pytest.raises(OptionConflict, match="seed has no effect without sample"):
         wdsctl.validate(shards, seed=1)
     with pytest.raises(OptionConflict, match="--on-error zero has no effect without --column"):
         wdsctl.index(shards, on_error="zero")

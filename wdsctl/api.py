@@ -427,120 +427,6 @@ def inspect(
     return report
 
 
-@overload
-def validate(
-    root: PathText,
-    *,
-    release: Literal[True],
-    shards: Sequence[str] = (),
-    wait: float = 0.0,
-    workers: int | None = None,
-    catalog: PathText | None = None,
-    progress: Progress | None = None,
-) -> ReleaseReport: ...
-@overload
-def validate(
-    root: PathText,
-    *,
-    level: Names = (),
-    sample: str | float = 1.0,
-    seed: int = 0,
-    shards: Sequence[str] = (),
-    refs: Mapping[str, str] | None = None,
-    target: Literal["", "hub"] = "",
-    again: bool = False,
-    quarantine: bool = False,
-    wait: float = 0.0,
-    workers: int | None = None,
-    catalog: PathText | None = None,
-    progress: Progress | None = None,
-) -> ValidateReport: ...
-@_checks_choices
-def validate(
-    root: PathText,
-    *,
-    level: Names = (),
-    sample: str | float = 1.0,
-    seed: int = 0,
-    shards: Sequence[str] = (),
-    refs: Mapping[str, str] | None = None,
-    target: Literal["", "hub"] = "",
-    again: bool = False,
-    quarantine: bool = False,
-    release: bool = False,
-    wait: float = 0.0,
-    workers: int | None = None,
-    catalog: PathText | None = None,
-    progress: Progress | None = None,
-) -> ValidateReport | ReleaseReport:
-    """Check a dataset, or all datasets of a blend file, for errors: `wdsctl validate`. Findings are in the report.
-
-    `level`: structure (always), headers, content, load, schema, refs, hashes, or all; as "schema,content" or a list.
-    `sample`: the share of samples to check, "1%" or 0.01, drawn by `seed`.
-    `shards`: patterns of shards to check.
-    `refs`: JSON field -> the store that it refers to.
-    `target`: also find what this reader would refuse (`--for`): "hub" is the viewer of the Hugging Face Hub.
-    `again`: also read shards that were validated and have not changed.
-    `quarantine`: leave samples with errors out of all splits; no file changes.
-    `release`: only end the quarantine of all samples, and return a `ReleaseReport`.
-    """
-    from wdsctl.core.invocation import worker_count
-    from wdsctl.core.progress import SILENT_PROGRESS
-    from wdsctl.core.validate.request import (
-        ValidateRequest,
-        check_release_options,
-        parse_levels,
-        parse_ref,
-        parse_share,
-    )
-    from wdsctl.core.validate.validate import release as release_quarantine
-    from wdsctl.core.validate.validate import validate as run_validate
-    from wdsctl.plugins import LOAD_CHECK
-
-    root_path, catalog_path = _path("root", root), _path_or_none("catalog", catalog)
-    progress = progress or SILENT_PROGRESS
-    if release:
-        check_release_options(
-            {
-                "--level": level,
-                "--sample": parse_share(str(sample)) != 1,
-                "--seed": seed,
-                "--refs": refs,
-                "--for": target,
-                "--again": again,
-            }
-        )
-        return release_quarantine(
-            root_path,
-            shards=_as_tuple(shards),
-            quarantine=quarantine,
-            catalog=catalog_path,
-            workers=worker_count(workers),
-            wait=wait,
-            progress=progress,
-        )
-    levels = [level] if isinstance(level, str) else list(level)
-    request = ValidateRequest(
-        levels=parse_levels(levels or ["structure", *(["refs"] if refs else [])]),
-        share=parse_share(str(sample)),
-        seed=seed,
-        shards=_as_tuple(shards),
-        refs=tuple(parse_ref(f"{field}={store}") for field, store in (refs or {}).items()),
-        target=target,
-        again=again,
-        quarantine=quarantine,
-    )
-    return run_validate(
-        root_path,
-        request,
-        catalog=catalog_path,
-        workers=worker_count(workers),
-        wait=wait,
-        progress=progress,
-        load_check=LOAD_CHECK,
-    )
-
-
 @_checks_choices
 def convert(
     source: PathText | Sequence[PathText],
@@ -746,3 +632,74 @@ def export(
     from wdsctl.core.export.request import ExportRequest
 
     return _call(run_export, ExportRequest, locals())
+
+
+@overload
+def validate(
+    root: PathText,
+    *,
+    shards: str | Sequence[str] = (),
+    release: Literal[True],
+    wait: float = 0.0,
+    workers: int | None = None,
+    catalog: PathText | None = None,
+    progress: Progress | None = None,
+) -> ReleaseReport: ...
+@overload
+def validate(
+    root: PathText,
+    *,
+    level: str | Sequence[str] = (),
+    sample: str | float = 1.0,
+    seed: int = 0,
+    shards: str | Sequence[str] = (),
+    refs: Mapping[str, str] | Sequence[str] = (),
+    target: Literal["", "hub"] = "",
+    again: bool = False,
+    quarantine: bool = False,
+    wait: float = 0.0,
+    workers: int | None = None,
+    catalog: PathText | None = None,
+    progress: Progress | None = None,
+) -> ValidateReport: ...
+def validate(
+    root: PathText,
+    *,
+    level: str | Sequence[str] = (),
+    sample: str | float = 1.0,
+    seed: int = 0,
+    shards: str | Sequence[str] = (),
+    refs: Mapping[str, str] | Sequence[str] = (),
+    target: Literal["", "hub"] = "",
+    again: bool = False,
+    quarantine: bool = False,
+    release: bool = False,
+    wait: float = 0.0,
+    workers: int | None = None,
+    catalog: PathText | None = None,
+    progress: Progress | None = None,
+) -> ValidateReport | ReleaseReport:
+    """Check a dataset, or all datasets of a blend file, for errors: `wdsctl validate`. Findings are in the report.
+
+    `root`: Dataset or ROOT@VIEW: a folder of shards, a .jsonl file, or a URL of either. Or a blend file.
+    `level`: structure (always), headers, content, load, schema, refs, hashes, or all; as "schema,content" or a list.
+    With `refs`, refs by default.
+    `sample`: The share of the samples to check, "1%" or 0.01, drawn by `seed`.
+    `seed`: Seed of `sample`.
+    `shards`: Only these shards: a glob, brace range or re:REGEX.
+    `refs`: JSON field -> the store that has the files it names; saved in dataset.yaml.
+    `target`: Also report what the viewer of the Hugging Face Hub would refuse.
+    `again`: Check unchanged shards again. The level `hashes` always does so.
+    `quarantine`: Exclude samples with errors from all splits. Does not modify shards.
+    `release`: Release samples from quarantine, and check nothing.
+    `wait`: Seconds to wait while another wdsctl process writes to the dataset.
+    `workers`: Number of processes. None: the usable CPUs, at most 16.
+    `catalog`: Folder of the catalog. [default: `root`/.wdsctl]
+
+    With `release`, which excludes the options that check, ends the quarantine and returns a `ReleaseReport`. Raises the
+    errors of `validate` and `release`.
+    """
+    from wdsctl.core.validate.request import ValidateCommand
+    from wdsctl.core.validate.validate import run_validate
+
+    return _call(run_validate, ValidateCommand, locals())

@@ -30,20 +30,20 @@ def count(workers: int | None) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inner:
-    workers: Annotated[int, Option(help="", parse=count, default=None)] = 1
-    parts: Annotated[tuple[str, ...], Option(help="", name="part", is_repeatable=True, parse=as_tuple)] = ()
-    hidden: Annotated[bool, Option(help="")] = False
+    workers: Annotated[int, Option("", parse=count, default=None)] = 1
+    parts: Annotated[tuple[str, ...], Option("", name="part", is_repeatable=True, parse=as_tuple)] = ()
+    hidden: Annotated[bool, Option("")] = False
     code: bool = False  # no option
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outer:
-    root: Annotated[str, Option(help="", is_argument=True, is_path=True, metavar="ROOT")]
+    root: Annotated[str, Option("", is_argument=True, is_path=True, metavar="ROOT")]
     inner: Annotated[Inner, Group(["part", "workers"])] = field(default_factory=Inner)
-    share: Annotated[float, Option(help="", flag="--sample", metavar="SHARE", parse=parse_share)] = 1.0
-    on_error: Annotated[Literal["stop", "skip"] | None, Option(help="")] = None
-    rows: Annotated[bool, Option(help="")] = True
-    catalog: Annotated[str | None, Option(help="", is_path=True)] = None
+    share: Annotated[float, Option("", flag="--sample", metavar="SHARE", parse=parse_share)] = 1.0
+    on_error: Annotated[Literal["stop", "skip"] | None, Option("")] = None
+    rows: Annotated[bool, Option("")] = True
+    catalog: Annotated[str | None, Option("", is_path=True)] = None
 
 
 def test_options_of_groups_stand_in_place_and_common_ones_last() -> None:

@@ -64,10 +64,13 @@ def _typer_type(each: Declared) -> tuple[Any, Any]:
     return (kind | None if each.default is None else kind), each.default
 
 
-@functools.cache
 def typer_info(option: Option, name: str, *, has_negative: bool = False) -> Any:
     """What Typer has to know of an option, for an annotation. `name`: of the parameter."""
-    facts: dict[str, Any] = {"metavar": option.metavar, "help": option.help, "show_default": option.shows_default}
+    facts: dict[str, Any] = {
+        "metavar": option.metavar,
+        "help": option.help,
+        "show_default": "default: " not in option.help,
+    }
     if option.is_argument:
         return typer.Argument(**facts)
     flag = option.flag or f"--{name.replace('_', '-')}"

@@ -23,7 +23,7 @@ from wdsctl.cli.formatting import fit_epilog
 from wdsctl.cli.output import Output
 from wdsctl.core.errors import InputError, OptionConflict, UsageError, refuse_without_effect
 from wdsctl.core.invocation import parse_size_bytes
-from wdsctl.core.shared_options import CATALOG, ROOT
+from wdsctl.core.shared_options import CATALOG, ROOT, SAMPLE_SEED, UNIT_WORKERS, WAIT
 
 #: Metavars of arguments and options that are paths.
 PATH_METAVARS = frozenset(
@@ -113,16 +113,7 @@ WorkersOption = Annotated[
     typer.Option("--workers", metavar="N", min=1, help="Number of processes. [default: the usable CPUs, at most 16]"),
 ]
 #: Of commands whose work can run on a cluster: `with_common` adds the two options after this one.
-UnitWorkersOption = Annotated[
-    int | None,
-    typer.Option(
-        "--workers",
-        metavar="N",
-        min=1,
-        help="Number of processes. [default: the usable CPUs, at most 16; with --executor ray, the CPUs of the "
-        "cluster]",
-    ),
-]
+UnitWorkersOption = Annotated[int | None, typer_info(UNIT_WORKERS, "workers")]
 ExecutorOption = Annotated[
     Literal["local", "ray"],
     typer.Option("--executor", metavar="local|ray", help="Run the work on this machine, or on a Ray cluster."),
@@ -172,7 +163,7 @@ LimitOption = Annotated[
     ),
 ]
 #: Of commands with `--sample`.
-SampleSeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="Seed of --sample.")]
+SampleSeedOption = Annotated[int, typer_info(SAMPLE_SEED, "seed")]
 TimeoutOption = Annotated[
     float | None, typer.Option("--timeout", metavar="SECONDS", min=0, help="Cancel a query after this time.")
 ]
@@ -226,16 +217,7 @@ KeyUntilOption = Annotated[
         show_default=False,
     ),
 ]
-WaitOption = Annotated[
-    float,
-    typer.Option(
-        "--wait",
-        metavar="[SECONDS]",
-        min=0,
-        help="Wait while another wdsctl process writes to the dataset. [no value: a week; default: do not wait]",
-        show_default=False,
-    ),
-]
+WaitOption = Annotated[float, typer_info(WAIT, "wait")]
 BreakLockOption = Annotated[
     bool,
     typer.Option(
@@ -384,7 +366,7 @@ def with_common(function: Callable[..., int]) -> Callable[..., int]:
             "break_lock", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=BreakLockOption
         )
         signature.insert(wait_index + 1, break_lock)
-    workers_index = next((i for i, each in enumerate(signature) if each.annotation == UnitWorkersOption), None)
+    workers_index = next((i for i, each in enumerate(signature) if _may_use_cluster(each)), None)
     if workers_index is not None:
         signature[workers_index + 1 : workers_index + 1] = [
             inspect.Parameter("executor", inspect.Parameter.KEYWORD_ONLY, default="local", annotation=ExecutorOption),
@@ -394,6 +376,12 @@ def with_common(function: Callable[..., int]) -> Callable[..., int]:
     signature.append(inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context))
     command.__signature__ = inspect.Signature(signature, return_annotation=int)  # type: ignore[attr-defined]
     return command
+
+
+def _may_use_cluster(parameter: inspect.Parameter) -> bool:
+    return any(
+        getattr(info, "help", "") == UNIT_WORKERS.help for info in getattr(parameter.annotation, "__metadata__", ())
+    )
 
 
 def reset_configured(

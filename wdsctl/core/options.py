@@ -1,6 +1,6 @@
 """Options of commands, declared once: as fields of frozen requests.
 
-    seed: Annotated[int, Option(metavar="N", help="Seed of --sample.")] = 0
+    seed: Annotated[int, Option("Seed of --sample.", metavar="N")] = 0
 
 The field has the name, the type and the default; `Option` has what they cannot say. From such a request come the
 parameters of the command line (`wdsctl/cli/declared.py`) and the Python function in `wdsctl/api.py`, which
@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import MISSING, dataclass, fields, is_dataclass
-from functools import cache
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
+from dataclasses import KW_ONLY, MISSING, Field, dataclass, fields, is_dataclass
+from functools import cache, reduce
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from wdsctl.core.errors import UsageError
 
@@ -30,18 +31,20 @@ UNSET: Any = object()
 LAST_NAMES = ("wait", "workers", "catalog", "dry_run", "yes")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Option:
     """What the field of an option cannot say.
 
-    `help`: for the command line; `python_help`: for the Python function, if it needs other words. `name`: of the
-    parameter, if the field has another name. `flag`: if it is not `--name`; empty for an option that the command line
-    gets otherwise (`yes`). `parse`: turns what users pass into the value of the field, and takes such values, too; the
-    type of its parameter is what Python users may pass. It raises UsageError with a message that names the flag; with
-    `parses_early` the message does not, since Typer names it. `default`: of users, if it is not that of the field.
+    `help`: for the command line, which adds the default, unless the text tells it. `python_help`: for the Python
+    function, if it needs other words. `name`: of the parameter, if the field has another name. `flag`: if it is not
+    `--name`; empty for an option that the command line gets otherwise (`yes`). `parse`: turns what users pass into the
+    value of the field, and takes such values, too; the type of its parameter is what Python users may pass. It raises
+    UsageError with a message that names the flag; with `parses_early` the message does not, since Typer names it.
+    `default`: of users, if it is not that of the field.
     """
 
     help: str
+    _: KW_ONLY
     python_help: str = ""
     name: str = ""
     flag: str | None = None
@@ -50,7 +53,6 @@ class Option:
     parse: Callable[[Any], Any] | None = None
     parses_early: bool = False
     default: Any = UNSET
-    shows_default: bool = True
     is_argument: bool = False
     is_path: bool = False
     is_repeatable: bool = False  # the command line passes a list of texts
@@ -65,13 +67,17 @@ class Group(tuple[str, ...]):
 
 
 class Declared(NamedTuple):
-    """An option of a request. `fields`: the names of the fields that lead to it. `default`: of users; UNSET if none."""
+    """An option of a request. `fields`: the names of the fields that lead to it.
+
+    `default`: of users; UNSET if there is none. `field_default`: that of the field.
+    """
 
     name: str
     flag: str
     fields: tuple[str, ...]
     kind: Any
     default: Any
+    field_default: Any
     option: Option
 
     @property
@@ -81,8 +87,8 @@ class Declared(NamedTuple):
     @property
     def choices(self) -> tuple[Any, ...]:
         """The values of a `Literal`, also of an optional one; empty for other types."""
-        literals = [each for each in (self.kind, *get_args(self.kind)) if get_origin(each) is Literal]
-        return get_args(literals[0]) if literals else ()
+        kinds = get_args(self.kind) if get_origin(self.kind) in (Union, types.UnionType) else (self.kind,)
+        return next((get_args(each) for each in kinds if get_origin(each) is Literal), ())
 
     @property
     def has_negative(self) -> bool:
@@ -94,7 +100,7 @@ class Declared(NamedTuple):
 def declared_options(request: type) -> tuple[Declared, ...]:
     """The options of a request, in the order of help: that of its fields, with those of `LAST_NAMES` at the end."""
     found: list[Declared] = []
-    defaults = {each.name: each for each in fields(request)}
+    defaults = {each.name: _default(each) for each in fields(request)}
     for name, hint in get_type_hints(request, include_extras=True).items():
         kind, *marks = get_args(hint) if get_origin(hint) is Annotated else (hint,)
         if is_dataclass(kind):
@@ -102,20 +108,30 @@ def declared_options(request: type) -> tuple[Declared, ...]:
             shown = marks[0] if marks else inner
             found += [inner[each]._replace(fields=(name, *inner[each].fields)) for each in shown]
         elif marks:
-            found.append(_declare(name, kind, marks[0], defaults[name].default))
+            found.append(_declare(name, kind, marks[0], defaults[name]))
     return tuple(sorted(found, key=lambda each: LAST_NAMES.index(each.name) if each.name in LAST_NAMES else -1))
 
 
-def _declare(field: str, kind: Any, option: Option, default: Any) -> Declared:
+def _default(field: Field[Any]) -> Any:
+    if field.default_factory is not MISSING:
+        return field.default_factory()
+    return UNSET if field.default is MISSING else field.default
+
+
+def _declare(field: str, kind: Any, option: Option, field_default: Any) -> Declared:
     name = option.name or field
     flag = option.metavar or "" if option.is_argument else f"--{name.replace('_', '-')}"
-    if option.default is not UNSET:
-        default = option.default
-    elif default is MISSING:
-        default = UNSET
-    elif option.is_path:
-        default = None
-    return Declared(name, flag if option.flag is None else option.flag, (field,), kind, default, option)
+    default = None if option.is_path and field_default is not UNSET else field_default
+    default = default if option.default is UNSET else option.default
+    return Declared(name, flag if option.flag is None else option.flag, (field,), kind, default, field_default, option)
+
+
+def changed_options(request: Any) -> Iterator[tuple[Declared, Any]]:
+    """The options whose fields differ from their defaults, with the values."""
+    for each in declared_options(type(request)):  # type: ignore[arg-type]  # as below
+        value = reduce(getattr, each.fields, request)
+        if value != each.field_default:
+            yield each, value
 
 
 def build_request(request: type[R], values: Mapping[str, Any]) -> R:
@@ -126,7 +142,7 @@ def build_request(request: type[R], values: Mapping[str, Any]) -> R:
     read = []
     for each in declared_options(request):  # type: ignore[arg-type]  # mypy does not see that classes have hashes
         value = values.get(each.name)
-        if value is None or (isinstance(value, list) and not value):
+        if value is None or value in ([], each.default):
             value = each.option.default
         if value is not UNSET:
             read.append((each.fields, _read(each, value)))
@@ -191,6 +207,6 @@ def name_parameters(text: str, request: type, quote: str = "") -> str:
     return _FLAG_OR_COMMAND.sub(rename, text)
 
 
-def as_tuple(values: str | Iterable[str]) -> tuple[str, ...]:
+def as_tuple(values: str | Sequence[str]) -> tuple[str, ...]:
     """The values; a single text is a tuple of itself and not of its letters."""
     return (values,) if isinstance(values, str) else tuple(values)

@@ -4,15 +4,34 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from wdsctl.core.invocation import worker_count
 from wdsctl.core.options import Option
 
 ROOT = Option(
+    "The dataset: a folder with shards at any depth, a .tar or .jsonl file, or a URL of one of these.",
     is_argument=True,
     is_path=True,
     metavar="ROOT",
-    help="The dataset: a folder with shards at any depth, a .tar or .jsonl file, or a URL of one of these.",
 )
-CATALOG = Option(metavar="DIR", is_path=True, help="Folder of the catalog. [default: ROOT/.wdsctl]")
+CATALOG = Option("Folder of the catalog. [default: ROOT/.wdsctl]", metavar="DIR", is_path=True)
+WAIT = Option(
+    "Wait while another wdsctl process writes to the dataset. [no value: a week; default: do not wait]",
+    metavar="[SECONDS]",
+    min=0,
+    python_help="Seconds to wait while another wdsctl process writes to the dataset.",
+)
+#: Of commands whose work can run on a cluster: the command line adds two options after this one.
+UNIT_WORKERS = Option(
+    "Number of processes. [default: the usable CPUs, at most 16; with --executor ray, the CPUs of the cluster]",
+    metavar="N",
+    min=1,
+    parse=worker_count,
+    default=None,
+    python_help="Number of processes. None: the usable CPUs, at most 16.",
+)
+SAMPLE_SEED = Option("Seed of --sample.", metavar="N")
 
 Root = Annotated[str, ROOT]
 Catalog = Annotated[str | None, CATALOG]
+Wait = Annotated[float, WAIT]
+UnitWorkers = Annotated[int, UNIT_WORKERS]

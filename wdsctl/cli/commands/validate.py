@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 import typer
 
 from wdsctl.cli import options
+from wdsctl.cli.declared import takes
 from wdsctl.cli.formatting import (
     display_path,
     escape_line,
@@ -25,14 +26,12 @@ from wdsctl.cli.output import json_document, to_json_types
 from wdsctl.cli.tables import count_severities, grouped_finding_lines, make_table, sort_by_severity
 from wdsctl.core.codes import load_codes
 from wdsctl.core.errors import SEVERITIES, Finding, OptionConflict, Severity
-from wdsctl.core.invocation import worker_count
+from wdsctl.core.validate.request import ReleaseReport, ValidateCommand, ValidateReport, check_release_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rich.console import RenderableType
-
-    from wdsctl.core.validate.request import ReleaseReport, ValidateReport
 
 
 EPILOG = """
@@ -79,119 +78,38 @@ FormatOption = Annotated[
 ]
 
 
+@takes(ValidateCommand)
 def command(
-    root: Annotated[
-        str,
-        typer.Argument(
-            metavar="ROOT",
-            help="Dataset or ROOT@VIEW: a folder of shards, a .jsonl file, or a URL of either. Or a blend file.",
-        ),
-    ],
+    request: ValidateCommand,
     *,
-    level: Annotated[
-        list[str] | None,
-        typer.Option("--level", metavar="LEVEL,...", help="What to check, see below. [default: structure]"),
-    ] = None,
-    sample: Annotated[
-        str,
-        typer.Option("--sample", metavar="SHARE", help="Fraction of the samples to check, such as 1%."),
-    ] = "100%",
-    seed: options.SampleSeedOption = 0,
-    shards: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--shards", metavar="PATTERN", help="Only these shards: a glob, brace range or re:REGEX (repeatable)."
-        ),
-    ] = None,
-    refs: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--refs",
-            metavar="FIELD=STORE",
-            help="Check that STORE has the files that a JSON FIELD names; saved in dataset.yaml (repeatable).",
-        ),
-    ] = None,
-    target: Annotated[
-        Literal["hub"] | None,
-        typer.Option("--for", metavar="hub", help="Also report what the viewer of the Hugging Face Hub would refuse."),
-    ] = None,
-    again: Annotated[
-        bool, typer.Option("--again", help="Check unchanged shards again. The level `hashes` always does so.")
-    ] = False,
-    quarantine: Annotated[
-        bool, typer.Option("--quarantine", help="Exclude samples with errors from all splits. Does not modify shards.")
-    ] = False,
-    release: Annotated[
-        bool, typer.Option("--release", help="Release samples from quarantine, and check nothing.")
-    ] = False,
     fail_on: FailOnOption = "warning",
     limit: options.LimitOption = DEFAULT_LIMIT,
     format: FormatOption = None,  # noqa: A002 - the option's name
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="FILE", help="Write the report to FILE, and text to stdout.")
     ] = None,
-    wait: options.WaitOption = 0.0,
-    workers: options.UnitWorkersOption = None,
-    catalog: options.CatalogOption = None,
     common: options.CommonOptions,
 ) -> int:
     """Check a dataset for errors. Checks tar structure, keys, parts and catalog; --level selects further checks."""
     from wdsctl.cli.progress import show_progress
     from wdsctl.core.errors import findings_at_least
-    from wdsctl.core.validate.request import (
-        ValidateRequest,
-        check_release_options,
-        parse_levels,
-        parse_ref,
-        parse_share,
-    )
-    from wdsctl.core.validate.validate import release as release_quarantine
-    from wdsctl.core.validate.validate import validate
-    from wdsctl.plugins import LOAD_CHECK
+    from wdsctl.core.validate.validate import run_validate
 
-    if release:
-        check_release_options(
-            {
-                "--level": level,
-                "--sample": sample != "100%",
-                "--seed": seed,
-                "--refs": refs,
-                "--for": target,
-                "--again": again,
-                "--fail-on": fail_on != "warning",
-                "--limit": limit != DEFAULT_LIMIT,
-                "--format": format,
-                "--output": output,
-            }
-        )
-        with show_progress(common.output) as progress:
-            released = release_quarantine(
-                root,
-                shards=tuple(shards or ()),
-                quarantine=quarantine,
-                catalog=catalog,
-                workers=worker_count(workers),
-                wait=wait,
-                progress=progress,
-            )
-        common.output.answer("validate", released, render_release)
-        return 0
-    _check_format(format or "text", output, is_json=common.json)
-    request = ValidateRequest(
-        levels=parse_levels(level or ["structure", *(["refs"] if refs else [])]),
-        share=parse_share(sample),
-        seed=seed,
-        shards=tuple(shards or ()),
-        refs=tuple(parse_ref(each) for each in refs or ()),
-        again=again,
-        target=target or "",
-        quarantine=quarantine,
-    )
+    if request.release:
+        given = {
+            "--fail-on": fail_on != "warning",
+            "--limit": limit != DEFAULT_LIMIT,
+            "--format": format,
+            "--output": output,
+        }
+        check_release_options(flag for flag, is_given in given.items() if is_given)
+    else:
+        _check_format(format or "text", output, is_json=common.json)
     with show_progress(common.output) as progress:
-        processes = worker_count(workers)
-        report = validate(
-            root, request, catalog=catalog, workers=processes, wait=wait, progress=progress, load_check=LOAD_CHECK
-        )
+        report = run_validate(request, progress=progress)
+    if isinstance(report, ReleaseReport):
+        common.output.answer("validate", report, render_release)
+        return 0
     _write_answer(report, format, output, fail_on, limit, common)
     return 1 if fail_on != "never" and findings_at_least(report.findings, fail_on) else 0
 

@@ -19,30 +19,30 @@ class ExportRequest:
     out: Annotated[
         str,
         Option(
+            "The folder to write to. [default: the folder of the shards]",
             is_argument=True,
             is_path=True,
             metavar="[OUT]",
-            help="The folder to write to. [default: the folder of the shards]",
         ),
     ] = ""
     target: Annotated[
         ExportTarget,
         Option(
+            "Metadata to write: see below.",
             name="to",
             metavar="energon|wids|hub|croissant",
-            help="Metadata to write: see below.",
             python_help="The tool whose metadata to write.",
         ),
     ]
-    split_set: Annotated[str, Option(flag="--set", metavar="SET", help="Export the splits of this split set.")] = ""
+    split_set: Annotated[str, Option("Export the splits of this split set.", flag="--set", metavar="SET")] = ""
     sample_tables: Annotated[
-        bool, Option(help="energon: write index.sqlite, which joins, lookups by key and `energon mount` need.")
+        bool, Option("energon: write index.sqlite, which joins, lookups by key and `energon mount` need.")
     ] = True
-    hashed: Annotated[bool, Option(flag="--hash", help="wids: read all shards, and list their MD5 hashes.")] = False
+    hashed: Annotated[bool, Option("wids: read all shards, and list their MD5 hashes.", flag="--hash")] = False
     license_id: Annotated[
-        str, Option(flag="--license", metavar="ID", help="hub, croissant: the license, such as cc-by-4.0.")
+        str, Option("hub, croissant: the license, such as cc-by-4.0.", flag="--license", metavar="ID")
     ] = ""
-    overwrite: Annotated[bool, Option(help="Replace existing metadata. Files of other names stay.")] = False
+    overwrite: Annotated[bool, Option("Replace existing metadata. Files of other names stay.")] = False
     catalog: Catalog = None
 
 

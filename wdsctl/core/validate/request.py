@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
 from wdsctl.core.errors import Finding, OptionConflict, UsageError, refuse_without_effect
+from wdsctl.core.options import Group, Option, as_tuple
+from wdsctl.core.shared_options import SAMPLE_SEED, Catalog, UnitWorkers, Wait
 
 ValidationLevel = Literal["structure", "headers", "content", "load", "schema", "refs", "hashes"]
 
@@ -24,25 +26,127 @@ _REQUIRED_LEVELS: dict[ValidationLevel, tuple[ValidationLevel, ...]] = {"content
 _SHARE = re.compile(r"((?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)(%?)")
 
 
+def parse_levels(levels: str | Sequence[str]) -> tuple[ValidationLevel, ...]:
+    """Parse `["content,schema"]` or `["all"]` into levels, with those that they need, the cheapest first.
+
+    The result always contains `structure`. Raises UsageError for an unknown level.
+    """
+    selected: set[str] = {"structure"}
+    for name in (part.strip() for text in as_tuple(levels) for part in text.split(",")):
+        if name != ALL_LEVELS_OPTION and name not in LEVELS:
+            raise UsageError(f"--level {name}: unknown level", hint=f"use one of {', '.join(LEVELS)}, or all")
+        selected |= {*LEVELS} if name == ALL_LEVELS_OPTION else {name}
+    for level in LEVELS:
+        if level in selected:
+            selected |= {*_REQUIRED_LEVELS.get(level, ())}
+    return tuple(level for level in LEVELS if level in selected)
+
+
+def parse_share(share: str | float) -> float:
+    """Parse `1%`, `0.01` or `1e-2`. Raises UsageError for anything else, for 0, and for more than 100%."""
+    match = _SHARE.fullmatch(str(share).strip())
+    number = float(match[1]) / (100 if match[2] else 1) if match else 0.0
+    if not 0 < number <= 1:
+        raise UsageError(
+            f"--sample {share}: expected a share above 0 and up to 100%",
+            hint="write a share, for example `--sample 1%` or `--sample 0.01`",
+        )
+    return number
+
+
+def parse_refs(refs: Mapping[str, str] | Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Parse `image=../media`, or a mapping, into pairs (field, store). Raises UsageError."""
+    texts = [f"{field}={store}" for field, store in refs.items()] if isinstance(refs, Mapping) else as_tuple(refs)
+    return tuple(map(parse_ref, texts))
+
+
+def parse_ref(text: str) -> tuple[str, str]:
+    """Parse `image=../media` into (field, store). Raises UsageError."""
+    field, equals, store = text.partition("=")
+    if not equals or not store.strip() or not all(step.strip() for step in field.split(".")):
+        raise UsageError(
+            f"--refs {text}: expected FIELD=STORE",
+            hint="write a JSON field and a store, for example `--refs image=../media` or `--refs "
+            "meta.image=filesystem://raw`",
+        )
+    return field.strip(), store.strip()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidateRequest:
-    """One call of `validate`.
+    """What `validate` checks. `levels`: complete, as `parse_levels` returns them. `refs`: empty for dataset.yaml's."""
 
-    `levels`: complete, as `parse_levels` returns them. `share` and `seed`: the share of the samples, above 0 and at
-    most 1, that the levels from `headers` to `refs` check. `shards`: patterns; empty for all shards. `refs`: (field of
-    the JSON, store), which `validate` saves in dataset.yaml; if empty, dataset.yaml decides. `again`: check unchanged
-    shards again. `quarantine`: exclude samples with errors from all splits. `target`: also find what this reader would
-    refuse.
-    """
-
+    # The order of the fields is that of the files of array jobs.
     levels: tuple[ValidationLevel, ...] = ("structure",)
-    share: float = 1.0
-    seed: int = 0
-    shards: tuple[str, ...] = ()
-    refs: tuple[tuple[str, str], ...] = ()
-    again: bool = False
-    quarantine: bool = False
-    target: ValidationTarget = ""
+    share: Annotated[
+        float,
+        Option(
+            "Fraction of the samples to check, such as 1%.  [default: 100%]",
+            name="sample",
+            metavar="SHARE",
+            parse=parse_share,
+            python_help='The share of the samples to check, "1%" or 0.01, drawn by `seed`.',
+        ),
+    ] = 1.0
+    seed: Annotated[int, SAMPLE_SEED] = 0
+    shards: Annotated[
+        tuple[str, ...],
+        Option(
+            "Only these shards: a glob, brace range or re:REGEX (repeatable).",
+            metavar="PATTERN",
+            is_repeatable=True,
+            parse=as_tuple,
+        ),
+    ] = ()
+    refs: Annotated[
+        tuple[tuple[str, str], ...],
+        Option(
+            "Check that STORE has the files that a JSON FIELD names; saved in dataset.yaml (repeatable).",
+            metavar="FIELD=STORE",
+            is_repeatable=True,
+            parse=parse_refs,
+            python_help="JSON field -> the store that has the files it names; saved in dataset.yaml.",
+        ),
+    ] = ()
+    again: Annotated[bool, Option("Check unchanged shards again. The level `hashes` always does so.")] = False
+    quarantine: Annotated[bool, Option("Exclude samples with errors from all splits. Does not modify shards.")] = False
+    target: Annotated[
+        ValidationTarget,
+        Option("Also report what the viewer of the Hugging Face Hub would refuse.", flag="--for", metavar="hub"),
+    ] = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidateCommand:
+    """The options of `validate`."""
+
+    root: Annotated[
+        str,
+        Option(
+            "Dataset or ROOT@VIEW: a folder of shards, a .jsonl file, or a URL of either. Or a blend file.",
+            is_argument=True,
+            is_path=True,
+            metavar="ROOT",
+        ),
+    ]
+    level: Annotated[
+        tuple[ValidationLevel, ...],
+        Option(
+            "What to check, see below. [default: structure]",
+            metavar="LEVEL,...",
+            is_repeatable=True,
+            parse=parse_levels,
+            python_help="structure (always), headers, content, load, schema, refs, hashes, or all; as "
+            '"schema,content" or a list. With `refs`, refs by default.',
+        ),
+    ] = ()
+    request: Annotated[
+        ValidateRequest, Group(["sample", "seed", "shards", "refs", "target", "again", "quarantine"])
+    ] = ValidateRequest()
+    release: Annotated[bool, Option("Release samples from quarantine, and check nothing.")] = False
+    wait: Wait = 0.0
+    workers: UnitWorkers = 1
+    catalog: Catalog = None
 
 
 def check_request(request: ValidateRequest) -> None:
@@ -54,13 +158,9 @@ def check_request(request: ValidateRequest) -> None:
     )
 
 
-def check_release_options(given: Mapping[str, object]) -> None:
-    """Raise OptionConflict for an option without effect on a release, which checks nothing.
-
-    `given`: whether each option is given.
-    """
-    flag = next((flag for flag, is_given in given.items() if is_given), "")
-    if flag:
+def check_release_options(flags: Iterable[str]) -> None:
+    """Raise OptionConflict if one of these options is given: a release checks nothing."""
+    for flag in flags:
         raise OptionConflict(
             f"{flag} has no effect with --release, which checks nothing",
             options=(flag, "--release"),
@@ -122,46 +222,6 @@ def describe_undecoded(levels: Sequence[ValidationLevel]) -> str:
     """Say that these levels decode no media; empty if they do."""
     media = "all media" if "load" in levels else "media too"
     return "" if "content" in levels else f"{', '.join(levels)} only: pass --level content to decode {media}"
-
-
-def parse_levels(options: Sequence[str]) -> tuple[ValidationLevel, ...]:
-    """Parse `["content,schema"]` or `["all"]` into levels, with those that they need, the cheapest first.
-
-    The result always contains `structure`. Raises UsageError for an unknown level.
-    """
-    selected: set[str] = {"structure"}
-    for name in (part.strip() for text in options for part in text.split(",")):
-        if name != ALL_LEVELS_OPTION and name not in LEVELS:
-            raise UsageError(f"--level {name}: unknown level", hint=f"use one of {', '.join(LEVELS)}, or all")
-        selected |= {*LEVELS} if name == ALL_LEVELS_OPTION else {name}
-    for level in LEVELS:
-        if level in selected:
-            selected |= {*_REQUIRED_LEVELS.get(level, ())}
-    return tuple(level for level in LEVELS if level in selected)
-
-
-def parse_share(text: str) -> float:
-    """Parse `1%`, `0.01` or `1e-2`. Raises UsageError for anything else, for 0, and for more than 100%."""
-    match = _SHARE.fullmatch(text.strip())
-    share = float(match[1]) / (100 if match[2] else 1) if match else 0.0
-    if not 0 < share <= 1:
-        raise UsageError(
-            f"--sample {text}: expected a share above 0 and up to 100%",
-            hint="write a share, for example `--sample 1%` or `--sample 0.01`",
-        )
-    return share
-
-
-def parse_ref(text: str) -> tuple[str, str]:
-    """Parse `image=../media` into (field, store). Raises UsageError."""
-    field, equals, store = text.partition("=")
-    if not equals or not store.strip() or not all(step.strip() for step in field.split(".")):
-        raise UsageError(
-            f"--refs {text}: expected FIELD=STORE",
-            hint="write a JSON field and a store, for example `--refs image=../media` or `--refs "
-            "meta.image=filesystem://raw`",
-        )
-    return field.strip(), store.strip()
 
 
 def match_shards(paths: Sequence[str], patterns: Sequence[str], scope: str) -> set[str]:

@@ -3,17 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from wdsctl.core.dataset.polylithic import find_polylithic_folder, is_polylithic
 from wdsctl.core.dataset.view_root import is_blend_file
 from wdsctl.core.errors import OptionConflict, UsageError
+from wdsctl.core.options import changed_options
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
-from wdsctl.core.validate.request import ReleaseReport, ValidateReport, ValidateRequest, check_request
-from wdsctl.plugins import LoadCheckName
+from wdsctl.core.validate.request import (
+    ReleaseReport,
+    ValidateCommand,
+    ValidateReport,
+    ValidateRequest,
+    check_release_options,
+    check_request,
+    parse_levels,
+)
+from wdsctl.plugins import LOAD_CHECK, LoadCheckName
 
-__all__ = ["ReleaseReport", "ValidateReport", "ValidateRequest", "release", "validate"]
+__all__ = ["ReleaseReport", "ValidateReport", "ValidateRequest", "release", "run_validate", "validate"]
 
 DEFAULT_REQUEST = ValidateRequest()
+
+
+def run_validate(command: ValidateCommand, *, progress: Progress = SILENT_PROGRESS) -> ValidateReport | ReleaseReport:
+    """Check a dataset, or all datasets of a blend file, for errors: `wdsctl validate`. Findings are in the report.
+
+    With `release`, which excludes the options that check, ends the quarantine and returns a `ReleaseReport`. Raises the
+    errors of `validate` and `release`.
+    """
+    request = command.request
+    if command.release:
+        kept = ("root", "shards", "quarantine", "release", "wait", "workers", "catalog")
+        check_release_options(each.flag for each, _ in changed_options(command) if each.name not in kept)
+        return release(
+            command.root,
+            shards=request.shards,
+            quarantine=request.quarantine,
+            catalog=command.catalog,
+            workers=command.workers,
+            wait=command.wait,
+            progress=progress,
+        )
+    levels = command.level or parse_levels(["structure", *(["refs"] if request.refs else [])])
+    return validate(
+        command.root,
+        replace(request, levels=levels),
+        catalog=command.catalog,
+        workers=command.workers,
+        wait=command.wait,
+        progress=progress,
+        load_check=LOAD_CHECK,
+    )
 
 
 def validate(
