@@ -45,14 +45,26 @@ class Function(NamedTuple):
 
 
 FUNCTIONS = (
+    Function(
+        "inspect",
+        "inspect.request:run_inspect",
+        "inspect.request:InspectRequest",
+        overloads=(
+            Overload("StatsReport", ("samples", "key", "shard"), {"stats": "Literal[True]"}),
+            Overload("SamplesReport", ("stats", "samples", "random", "seed", "split"), {"key": "str"}),
+            Overload("SamplesReport", ("stats", "samples", "key", "shard"), {"random": "int"}),
+            Overload("SamplesReport | Any", ("stats", "random", "seed", "key", "shard"), {"samples": "int"}),
+            Overload("InspectReport | Any", ("stats", "samples", "random", "seed", "key", "shard")),
+        ),
+    ),
     Function("export", "export.export:export", "export.request:ExportRequest"),
     Function(
         "validate",
         "validate.validate:run_validate",
         "validate.request:ValidateCommand",
         overloads=(
-            Overload("ReleaseReport", without=CHECK_NAMES, required={"release": "Literal[True]"}),
-            Overload("ValidateReport", without=("release",)),
+            Overload("ReleaseReport", CHECK_NAMES, {"release": "Literal[True]"}),
+            Overload("ValidateReport", ("release",)),
         ),
     ),
 )
@@ -73,14 +85,14 @@ def _function(function: Function) -> str:
     parts = [_overload(function.name, options, each) for each in function.overloads]
     name = run.__name__ if run.__name__ != function.name else f"run_{function.name}"
     renamed = "" if name == run.__name__ else f" as {name}"
-    imports = [
-        f"    from {run.__module__} import {run.__name__}{renamed}\n",
-        f"    from {request.__module__} import {request.__name__}\n",
-    ]
+    imports: dict[str, list[str]] = {}
+    for module, imported in (request.__module__, request.__name__), (run.__module__, f"{run.__name__}{renamed}"):
+        imports.setdefault(module, []).append(imported)
+    lines = "".join(f"    from {each} import {', '.join(imports[each])}\n" for each in sorted(imports))
     parts.append(
         f"{_head(function.name, list(map(_parameter, options.values())), returns, options)}\n"
         f"{_docstring(run, options.values(), request)}"
-        f"{''.join(sorted(imports))}\n"
+        f"{lines}\n"
         f"    return _call({name}, {request.__name__}, locals())\n"
     )
     return "".join(parts)

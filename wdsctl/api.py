@@ -356,77 +356,6 @@ def split(
     )
 
 
-@overload
-def inspect(
-    root: PathText,
-    *,
-    stats: Literal[True],
-    random: int | None = None,
-    seed: int | None = None,
-    split: str | None = None,
-    catalog: PathText | None = None,
-    progress: Progress | None = None,
-) -> StatsReport: ...
-@overload
-def inspect(
-    root: PathText, *, key: str, shard: str | None = None, catalog: PathText | None = None
-) -> SamplesReport: ...
-@overload
-def inspect(
-    root: PathText,
-    *,
-    random: int,
-    seed: int | None = None,
-    split: str | None = None,
-    catalog: PathText | None = None,
-) -> SamplesReport: ...
-@overload
-def inspect(
-    root: PathText, *, samples: int, split: str | None = None, catalog: PathText | None = None
-) -> SamplesReport | Any: ...
-@overload
-def inspect(root: PathText, *, split: str | None = None, catalog: PathText | None = None) -> InspectReport | Any: ...
-def inspect(
-    root: PathText,
-    *,
-    stats: bool = False,
-    samples: int | None = None,
-    random: int | None = None,
-    seed: int | None = None,
-    key: str | None = None,
-    shard: str | None = None,
-    split: str | None = None,
-    catalog: PathText | None = None,
-    progress: Progress | None = None,
-) -> Any:
-    """Show what a dataset or a blend file contains: `wdsctl inspect`.
-
-    Without options, returns an `InspectReport` from the catalog: counts, parts, splits, shards, and the first three
-    samples (`samples=0`: none). It reads one catalog row per shard. With options:
-    `samples`: the first samples; `random`: samples drawn by `seed`; `key` (and `shard`): the samples of a key. Returns
-    a `SamplesReport`.
-    `stats`: sizes, media, texts and JSON keys with histograms. Reads 1,000 samples (or `random`), and returns a
-    `StatsReport`.
-    `split`: only samples of this split.
-
-    Returns a `BlendReport` for a blend file, a `ViewShowReport` for `ROOT@VIEW` without options, and a
-    `MediaFolderInspectReport` for a folder of media.
-    """
-    from wdsctl.core.dataset.polylithic import follow_to_primary
-    from wdsctl.core.inspect.request import InspectRequest, inspect_requested
-    from wdsctl.core.progress import SILENT_PROGRESS
-
-    request = InspectRequest(stats=stats, samples=samples, random=random, key=key, shard=shard, seed=seed, split=split)
-    catalog_path = _path_or_none("catalog", catalog)
-    _, report, _ = inspect_requested(
-        follow_to_primary(_path("root", root), catalog_path),
-        request,
-        catalog=catalog_path,
-        progress=progress or SILENT_PROGRESS,
-    )
-    return report
-
-
 @_checks_choices
 def convert(
     source: PathText | Sequence[PathText],
@@ -597,6 +526,90 @@ def _call(run: Callable[..., _Report], request: type, arguments: Mapping[str, An
 
 
 # Below: written by docs/python_api.py from the requests of the commands. Edit those, then run `make docs`.
+
+
+@overload
+def inspect(
+    root: PathText,
+    *,
+    stats: Literal[True],
+    random: str | int | None = None,
+    seed: int | None = None,
+    split: str | None = None,
+    catalog: PathText | None = None,
+    progress: Progress | None = None,
+) -> StatsReport: ...
+@overload
+def inspect(
+    root: PathText,
+    *,
+    key: str,
+    shard: str | None = None,
+    catalog: PathText | None = None,
+    progress: Progress | None = None,
+) -> SamplesReport: ...
+@overload
+def inspect(
+    root: PathText,
+    *,
+    random: int,
+    seed: int | None = None,
+    split: str | None = None,
+    catalog: PathText | None = None,
+    progress: Progress | None = None,
+) -> SamplesReport: ...
+@overload
+def inspect(
+    root: PathText,
+    *,
+    samples: int,
+    split: str | None = None,
+    catalog: PathText | None = None,
+    progress: Progress | None = None,
+) -> SamplesReport | Any: ...
+@overload
+def inspect(
+    root: PathText,
+    *,
+    split: str | None = None,
+    catalog: PathText | None = None,
+    progress: Progress | None = None,
+) -> InspectReport | Any: ...
+def inspect(
+    root: PathText,
+    *,
+    stats: bool = False,
+    samples: str | int | None = None,
+    random: str | int | None = None,
+    seed: int | None = None,
+    key: str | None = None,
+    shard: str | None = None,
+    split: str | None = None,
+    catalog: PathText | None = None,
+    progress: Progress | None = None,
+) -> Any:
+    """Show what a dataset or a blend file contains: `wdsctl inspect`.
+
+    `root`: A folder of shards, a .jsonl file, or a URL of either. Or a blend file.
+    `stats`: Sizes, media, texts and JSON keys, with histograms.
+    `samples`: Show the first N samples. For a blend file: show the epochs of a run of N samples.
+    `random`: Show N samples drawn by `seed`.
+    `seed`: Seed that draws the samples. [default: 0]
+    `key`: Show the sample with this key.
+    `shard`: Only the sample in shard PATH, if a key is repeated.
+    `split`: Only samples of this split.
+    `catalog`: Folder of the catalog. [default: `root`/.wdsctl]
+
+    Without options, returns an `InspectReport` from the catalog: counts, parts, splits, shards, and the first three
+    samples (`samples=0`: none). It reads one catalog row per shard. `samples`, `random` and `key` return a
+    `SamplesReport`; `stats` reads 1,000 samples (or `random`), and returns a `StatsReport`.
+
+    Returns a `BlendReport` for a blend file, a `ViewShowReport` for `ROOT@VIEW` without options, and a
+    `MediaFolderInspectReport` for a folder of media.
+    """
+    from wdsctl.core.inspect.request import InspectRequest, run_inspect
+
+    return _call(run_inspect, InspectRequest, locals())
 
 
 def export(

@@ -23,7 +23,7 @@ from wdsctl.cli.formatting import fit_epilog
 from wdsctl.cli.output import Output
 from wdsctl.core.errors import InputError, OptionConflict, UsageError, refuse_without_effect
 from wdsctl.core.invocation import parse_size_bytes
-from wdsctl.core.shared_options import CATALOG, ROOT, SAMPLE_SEED, UNIT_WORKERS, WAIT
+from wdsctl.core.shared_options import CATALOG, ROOT, SAMPLE_SEED, SHARD, SPLIT, UNIT_WORKERS, WAIT
 
 #: Metavars of arguments and options that are paths.
 PATH_METAVARS = frozenset(
@@ -151,10 +151,8 @@ TemplateOption = Annotated[
     ),
 ]
 #: Of commands that read samples.
-SplitOption = Annotated[str | None, typer.Option("--split", metavar="NAME", help="Only samples of this split.")]
-ShardOption = Annotated[
-    str | None, typer.Option("--shard", metavar="PATH", help="Only the sample in shard PATH, if a key is repeated.")
-]
+SplitOption = Annotated[str | None, typer_info(SPLIT, "split")]
+ShardOption = Annotated[str | None, typer_info(SHARD, "shard")]
 #: Of commands whose report has all findings, whatever is listed for people.
 LimitOption = Annotated[
     int,

@@ -156,7 +156,13 @@ def _read(each: Declared, value: Any) -> Any:
             raise UsageError(f"{each.name} is {value!r}", hint="pass a path or a URL; for the working directory, '.'")
     if each.choices and value not in each.choices:
         raise UsageError(f"{each.name} is {value!r}", hint=f"pass {' or '.join(map(repr, each.choices))}")
-    return each.option.parse(value) if each.option.parse else value
+    if each.option.parse is None:
+        return value
+    try:
+        return each.option.parse(value)
+    except UsageError as error:
+        error.message = f"{each.name}: {error.message}" if each.option.parses_early else error.message
+        raise
 
 
 def _construct(request: type[R], values: Sequence[tuple[tuple[str, ...], Any]]) -> R:

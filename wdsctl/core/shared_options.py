@@ -30,6 +30,8 @@ UNIT_WORKERS = Option(
     python_help="Number of processes. None: the usable CPUs, at most 16.",
 )
 SAMPLE_SEED = Option("Seed of --sample.", metavar="N")
+SPLIT = Option("Only samples of this split.", metavar="NAME")
+SHARD = Option("Only the sample in shard PATH, if a key is repeated.", metavar="PATH")
 
 Root = Annotated[str, ROOT]
 Catalog = Annotated[str | None, CATALOG]

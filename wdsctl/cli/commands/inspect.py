@@ -12,6 +12,7 @@ import typer
 from wdsctl.cli import errors, options
 from wdsctl.cli.commands.index import columns_table, render_media_folder, render_media_totals
 from wdsctl.cli.commands.split import splits_table
+from wdsctl.cli.declared import takes
 from wdsctl.cli.formatting import (
     display_path,
     escape_line,
@@ -31,6 +32,7 @@ from wdsctl.cli.tables import (
     more_parts,
 )
 from wdsctl.core.dataset.location import ENERGON_META_FOLDER, shell_command
+from wdsctl.core.inspect.request import InspectedKind, InspectRequest, inspect_requested
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -39,7 +41,6 @@ if TYPE_CHECKING:
     from wdsctl.core.inspect.blend import BlendProblem, BlendReport, BlendSplit
     from wdsctl.core.inspect.blend_tree import BlendNode
     from wdsctl.core.inspect.inspect import InspectReport, SampleSummary
-    from wdsctl.core.inspect.request import InspectedKind
 
 
 EPILOG = """
@@ -66,69 +67,22 @@ ImagesOption = Annotated[
 ]
 
 
-def parse_sample_count(text: str | int) -> int:
-    """Parse `5000`, `5_000` or `1e6`. Typer also passes default values, which are numbers."""
-    try:
-        number = int(float(text)) if isinstance(text, str) and "e" in text.lower() else int(text)
-    except (ValueError, OverflowError) as error:
-        raise typer.BadParameter(f"{text} is not a valid integer") from error
-    if number < 0:
-        raise typer.BadParameter(f"{text} is not in the range x>=0")
-    return number
-
-
-def command(
-    root: Annotated[
-        str,
-        typer.Argument(
-            metavar="ROOT",
-            help="A folder of shards, a .jsonl file, or a URL of either. Or a blend file.",
-            callback=options.primary_or_root,
-        ),
-    ],
-    *,
-    stats: Annotated[bool, typer.Option("--stats", help="Sizes, media, texts and JSON keys, with histograms.")] = False,
-    samples: Annotated[
-        int | None,
-        typer.Option(
-            "--samples",
-            metavar="N",
-            parser=parse_sample_count,
-            help="Show the first N samples. For a blend file: show the epochs of a run of N samples.",
-        ),
-    ] = None,
-    random: Annotated[
-        int | None,
-        typer.Option("--random", metavar="N", parser=parse_sample_count, help="Show N samples drawn by --seed."),
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option("--seed", metavar="S", help="Seed that draws the samples. [default: 0]")
-    ] = None,
-    key: Annotated[str | None, typer.Option("--key", metavar="KEY", help="Show the sample with this key.")] = None,
-    shard: options.ShardOption = None,
-    split: options.SplitOption = None,
-    images: ImagesOption = "auto",
-    catalog: options.CatalogOption = None,
-    common: options.CommonOptions,
-) -> int:
+@takes(InspectRequest)
+def command(request: InspectRequest, *, images: ImagesOption = "auto", common: options.CommonOptions) -> int:
     """Show what a dataset or a blend file contains. Prints a summary, samples, or statistics."""
     from wdsctl.cli.commands.inspect_output import samples_renderer
     from wdsctl.cli.output import has_color, terminal_width
     from wdsctl.cli.progress import show_progress
     from wdsctl.cli.terminal_images import choose_image_protocol, max_image_size
     from wdsctl.core.errors import refuse_without_effect
-    from wdsctl.core.inspect.request import InspectRequest, inspect_requested
 
-    has_samples = not stats and (samples is not None or random is not None or key is not None)
+    has_samples = not request.stats and (request.samples, request.random, request.key) != (None, None, None)
     refuse_without_effect(("--images", images != "auto", "--samples N, --random N or --key KEY", has_samples))
-    request = InspectRequest(stats=stats, samples=samples, random=random, key=key, shard=shard, seed=seed, split=split)
     choice = "none" if common.json else images
     protocol = choose_image_protocol(choice, sys.stdout, is_colored=has_color(sys.stdout, common.no_color))
     thumbnail_size = max_image_size(protocol, terminal_width(sys.stdout))
     with show_progress(common.output) as progress:
-        kind, report, thumbnails = inspect_requested(
-            root, request, catalog=catalog, thumbnail_size=thumbnail_size, progress=progress
-        )
+        kind, report, thumbnails = inspect_requested(request, thumbnail_size=thumbnail_size, progress=progress)
     render = samples_renderer(thumbnails, protocol) if kind == "samples" else _renderer(kind)
     common.output.answer("inspect", report, render)
     return _exit_code(kind, report)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from wdsctl.core.dataset.location import locate
-from wdsctl.core.dataset.view_root import is_blend_file, parse_root
-from wdsctl.core.errors import OptionConflict, refuse_without_effect
-from wdsctl.core.index.first_use import open_indexed
+from wdsctl.core.errors import OptionConflict, UsageError, refuse_without_effect
+from wdsctl.core.options import Option
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
+from wdsctl.core.shared_options import SHARD, SPLIT, Catalog
 
 if TYPE_CHECKING:
     from wdsctl.core.inspect.samples import SampleQuery, Thumbnails
@@ -20,17 +19,48 @@ InspectedKind = Literal["blend", "stats", "samples", "view", "media folder", "da
 SAMPLES_SHOWN = 3
 
 
+def parse_count(count: str | int) -> int:
+    """Parse `5000`, `5_000` or `1e6`. Raises UsageError."""
+    try:
+        number = int(float(count)) if isinstance(count, str) and "e" in count.lower() else int(count)
+    except (ValueError, OverflowError) as error:
+        raise UsageError(f"expected a whole number, found {count!r}", hint="write 5000, 5_000 or 1e6") from error
+    if number < 0:
+        raise UsageError("the minimum is 0", hint="write 5000, 5_000 or 1e6")
+    return number
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InspectRequest:
-    """The options of `inspect` that choose what to show; None for options that the user did not pass."""
+    """The options of `inspect`; None for those that the user did not pass."""
 
-    stats: bool = False
-    samples: int | None = None
-    random: int | None = None
-    key: str | None = None
-    shard: str | None = None
-    seed: int | None = None
-    split: str | None = None
+    root: Annotated[
+        str,
+        Option(
+            "A folder of shards, a .jsonl file, or a URL of either. Or a blend file.",
+            is_argument=True,
+            is_path=True,
+            metavar="ROOT",
+        ),
+    ]
+    stats: Annotated[bool, Option("Sizes, media, texts and JSON keys, with histograms.")] = False
+    samples: Annotated[
+        int | None,
+        Option(
+            "Show the first N samples. For a blend file: show the epochs of a run of N samples.",
+            metavar="N",
+            parse=parse_count,
+            parses_early=True,
+        ),
+    ] = None
+    random: Annotated[
+        int | None, Option("Show N samples drawn by --seed.", metavar="N", parse=parse_count, parses_early=True)
+    ] = None
+    seed: Annotated[int | None, Option("Seed that draws the samples. [default: 0]", metavar="S")] = None
+    key: Annotated[str | None, Option("Show the sample with this key.", metavar="KEY")] = None
+    shard: Annotated[str | None, SHARD] = None
+    split: Annotated[str | None, SPLIT] = None
+    catalog: Catalog = None
 
     def check(self, *, is_blend: bool) -> None:
         """Raise UsageError if options contradict each other, or have no effect."""
@@ -76,11 +106,22 @@ class InspectRequest:
         return SampleQuery(count=self.random, seed=self.seed or 0, split=self.split)
 
 
+def run_inspect(request: InspectRequest, *, progress: Progress = SILENT_PROGRESS) -> Any:
+    """Show what a dataset or a blend file contains: `wdsctl inspect`.
+
+    Without options, returns an `InspectReport` from the catalog: counts, parts, splits, shards, and the first three
+    samples (`samples=0`: none). It reads one catalog row per shard. `samples`, `random` and `key` return a
+    `SamplesReport`; `stats` reads 1,000 samples (or `random`), and returns a `StatsReport`.
+
+    Returns a `BlendReport` for a blend file, a `ViewShowReport` for `ROOT@VIEW` without options, and a
+    `MediaFolderInspectReport` for a folder of media.
+    """
+    return inspect_requested(request, progress=progress)[1]
+
+
 def inspect_requested(
-    root: str,
     request: InspectRequest,
     *,
-    catalog: str | None = None,
     thumbnail_size: tuple[int, int] | None = None,
     progress: Progress = SILENT_PROGRESS,
 ) -> tuple[InspectedKind, Any, Thumbnails]:
@@ -88,6 +129,13 @@ def inspect_requested(
 
     Imports only what makes this report. Raises UsageError if the options do not fit each other or `root`.
     """
+    from wdsctl.core.dataset.location import locate
+    from wdsctl.core.dataset.polylithic import follow_to_primary
+    from wdsctl.core.dataset.view_root import is_blend_file, parse_root
+    from wdsctl.core.index.first_use import open_indexed
+
+    catalog = request.catalog
+    root = follow_to_primary(request.root, catalog)
     is_blend = is_blend_file(root)
     request.check(is_blend=is_blend)
     if is_blend:
