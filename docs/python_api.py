@@ -45,6 +45,7 @@ class Function(NamedTuple):
 
 
 FUNCTIONS = (
+    Function("index", "index.index:run_index", "index.request:IndexCommand", returns="IndexReport | Any"),
     Function(
         "inspect",
         "inspect.request:run_inspect",

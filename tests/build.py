@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.places import place_dataset, update_copy
-from wdsctl.core.index.request import IndexReport
+from wdsctl.core.index.report import IndexReport
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.shards.shard_scan import ShardScan
 from wdsctl.core.shards.tar_members import ReadBytes

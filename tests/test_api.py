@@ -18,7 +18,7 @@ from tests.core.captioned import captions
 from wdsctl.core.convert.request import ConvertReport
 from wdsctl.core.errors import InputError, OptionConflict, UsageError
 from wdsctl.core.index.media_folder import MediaFolderReport
-from wdsctl.core.index.request import IndexReport
+from wdsctl.core.index.report import IndexReport
 from wdsctl.core.inspect.blend import BlendReport
 from wdsctl.core.inspect.inspect import InspectReport
 from wdsctl.core.inspect.media_folder import MediaFolderInspectReport
@@ -211,7 +211,7 @@ def test_api_refuses_seed_on_error_and_redetect_that_change_nothing(shards: Path
 
     with pytest.raises(OptionConflict, match="seed has no effect without sample"):
         wdsctl.validate(shards, seed=1)
-    with pytest.raises(OptionConflict, match="--on-error zero has no effect without --column"):
+    with pytest.raises(OptionConflict, match="on_error=zero has no effect without column"):
         wdsctl.index(shards, on_error="zero")
     with pytest.raises(OptionConflict, match="--redetect has no effect with --sample-type"):
         wdsctl.prepare(shards, redetect=True, sample_type="CrudeSample")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from wdsctl.core.convert.request import ConvertReport
     from wdsctl.core.export.request import ExportReport
-    from wdsctl.core.index.request import IndexReport
+    from wdsctl.core.index.report import IndexReport
     from wdsctl.core.inspect.inspect import InspectReport
     from wdsctl.core.inspect.samples import SamplesReport
     from wdsctl.core.inspect.stats import StatsReport
@@ -177,79 +177,6 @@ def prepare(
         if folder_report is not None:
             return folder_report
     return run_prepare(spec.root, _path_or_none("dest", dest), request, progress=progress)
-
-
-@_checks_choices
-def index(
-    root: PathText,
-    *,
-    rebuild: bool = False,
-    missing: Literal["error", "keep", "drop"] = "error",
-    exclude: Sequence[str] | None = None,
-    key: str | None = None,
-    key_until: Literal["first-dot", "last-dot", "known-extension"] | None = None,
-    column: Mapping[str, str] | None = None,
-    drop_column: Sequence[str] = (),
-    on_error: Literal["error", "zero"] = "error",
-    trust_code: bool = False,
-    media: str | bool | None = None,
-    media_index: bool = False,
-    drop_media: bool = False,
-    sample_rows: bool | None = None,
-    hashed: bool | None = None,
-    wait: float = 0.0,
-    workers: int | None = None,
-    catalog: PathText | None = None,
-    dry_run: bool = False,
-    progress: Progress | None = None,
-) -> IndexReport | Any:
-    """Update the catalog: `wdsctl index`. Reads only new and changed shards, at about 2 µs of one core per tar member.
-
-    `root`: the dataset, or some of its shards: "shards/a-{000..199}.tar", "shards/*.tar", "@list.txt".
-    `rebuild`: rebuild the catalog from all shards.
-    `missing`: what to do about shards that no longer exist.
-    `exclude`: patterns of shards to skip. None keeps those of the last run.
-    `key`: for JSONL, the field that holds the key.
-    `key_until`: where the key ends in a file name with several dots.
-    `column`: name -> function that computes a number for every sample (docs/columns.md).
-    `drop_column`: names of columns to delete.
-    `on_error`: what to do if a column's function fails for a sample.
-    `trust_code`: allow functions from the dataset's folder.
-    `media`: parts to read media facts of, such as "jpg,mp4"; True for all media.
-    `media_index`: index videos for seeking, too. `drop_media`: delete the media facts.
-    `sample_rows`: whether to store a catalog row for every sample, or only counts.
-    `hashed`: compute the SHA-256 of every shard, by reading all of it.
-    `wait`, `workers`: as in `wdsctl.prepare`.
-
-    Returns an `IndexReport`; for a folder of media, a `MediaFolderReport`.
-    """
-    from wdsctl.core.dataset.root_spec import parse_root_spec
-    from wdsctl.core.index.index import index_root
-    from wdsctl.core.index.request import ColumnRequest, IndexRequest, MediaRequest, parse_column_options
-    from wdsctl.core.invocation import worker_count
-    from wdsctl.core.progress import SILENT_PROGRESS
-
-    spec, catalog_path = parse_root_spec(_path("root", root)), _path_or_none("catalog", catalog)
-    request = IndexRequest(
-        workers=worker_count(workers),
-        rebuild=rebuild,
-        missing=missing,
-        exclude=None if exclude is None else _as_tuple(exclude),
-        dry_run=dry_run,
-        columns=ColumnRequest(
-            functions=parse_column_options([f"{name}={function}" for name, function in (column or {}).items()]),
-            drop=_as_tuple(drop_column),
-            on_error=on_error,
-            trust_code=trust_code,
-        ),
-        media=MediaRequest(selection=_media_selection(media), keyframes=media_index, drop=drop_media),
-        key=key,
-        key_until=key_until,
-        sample_rows=sample_rows,
-        hashed=hashed,
-    )
-    progress = progress or SILENT_PROGRESS
-    return index_root(spec, request, catalog=catalog_path, wait=wait, progress=progress)
 
 
 @_checks_choices
@@ -526,6 +453,63 @@ def _call(run: Callable[..., _Report], request: type, arguments: Mapping[str, An
 
 
 # Below: written by docs/python_api.py from the requests of the commands. Edit those, then run `make docs`.
+
+
+def index(
+    root: PathText,
+    *,
+    rebuild: bool = False,
+    missing: Literal["error", "keep", "drop"] = "error",
+    exclude: str | Sequence[str] | None = None,
+    key: str | None = None,
+    key_until: Literal["first-dot", "last-dot", "known-extension"] | None = None,
+    column: Mapping[str, str] | Sequence[str] = (),
+    drop_column: str | Sequence[str] = (),
+    on_error: Literal["error", "zero"] = "error",
+    trust_code: bool = False,
+    media: str | bool | None = None,
+    media_index: bool = False,
+    drop_media: bool = False,
+    sample_rows: bool | None = None,
+    hashed: bool | None = None,
+    wait: float = 0.0,
+    workers: int | None = None,
+    catalog: PathText | None = None,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+) -> IndexReport | Any:
+    """Update the catalog: `wdsctl index`. Reads only new and changed shards, at about 2 µs of one core per tar member.
+
+    `root`: The dataset: a folder with shards at any depth, a .tar or .jsonl file, or a URL of one of these. Or some
+    shards: DIR/a-{000..999}.tar, 'DIR/*.tar', glob:..., @list.txt, - (a list on stdin).
+    `rebuild`: Rebuild the catalog from all shards.
+    `missing`: If shards or raw files no longer exist: stop, keep their samples, or drop them.
+    `exclude`: Skip shards whose path matches one of these patterns. None: those of the last run.
+    `key`: JSONL: the field with the key. [default: the line number]
+    `key_until`: Where the key ends in a file name with several dots. [default: detected; first-dot for tars]
+    `column`: Name -> function that computes a number for every sample (docs/columns.md).
+    `drop_column`: Delete a column.
+    `on_error`: If FUNCTION fails for a sample: do not write the column, or store 0.
+    `trust_code`: Allow importing a column's FUNCTION from the folder of the dataset.
+    `media`: Read facts of images, audio and video from their headers: of parts such as 'jpg,*.seg.png'; 'content'
+    recognises media by content instead of names; True: all media.
+    `media_index`: Also record the keyframes of videos, for fast seeking. Reads whole files without decoding them.
+    `drop_media`: Delete the media facts.
+    `sample_rows`: Store a catalog row for every sample, or only counts (for huge datasets). [default: as in the last
+    run; in the first run rows for tars, counts for JSONL]
+    `hashed`: Compute the SHA-256 of every shard, by reading all of it. [default: as in the last run; in the first run
+    no]
+    `wait`: Seconds to wait while another wdsctl process writes to the dataset.
+    `workers`: Number of processes. None: the usable CPUs, at most 16.
+    `catalog`: Folder of the catalog. [default: `root`/.wdsctl]
+    `dry_run`: Show the effect without writing anything.
+
+    Returns an `IndexReport`; for a folder of media, a `MediaFolderReport`.
+    """
+    from wdsctl.core.index.index import run_index
+    from wdsctl.core.index.request import IndexCommand
+
+    return _call(run_index, IndexCommand, locals())
 
 
 @overload

@@ -23,7 +23,7 @@ from wdsctl.cli.formatting import fit_epilog
 from wdsctl.cli.output import Output
 from wdsctl.core.errors import InputError, OptionConflict, UsageError, refuse_without_effect
 from wdsctl.core.invocation import parse_size_bytes
-from wdsctl.core.shared_options import CATALOG, ROOT, SAMPLE_SEED, SHARD, SPLIT, UNIT_WORKERS, WAIT
+from wdsctl.core.shared_options import CATALOG, DRY_RUN, ROOT, SAMPLE_SEED, SHARD, SPLIT, UNIT_WORKERS, WAIT
 
 #: Metavars of arguments and options that are paths.
 PATH_METAVARS = frozenset(
@@ -242,7 +242,7 @@ HashOption = Annotated[
         show_default=False,
     ),
 ]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", "-n", help="Show the effect without writing anything.")]
+DryRunOption = Annotated[bool, typer_info(DRY_RUN, "dry_run")]
 
 COMMON_OPTIONS: dict[str, Any] = {
     "json": Annotated[bool, typer.Option("--json", help="Print one JSON document.")],

@@ -29,6 +29,7 @@ UNIT_WORKERS = Option(
     default=None,
     python_help="Number of processes. None: the usable CPUs, at most 16.",
 )
+DRY_RUN = Option("Show the effect without writing anything.", short="-n")
 SAMPLE_SEED = Option("Seed of --sample.", metavar="N")
 SPLIT = Option("Only samples of this split.", metavar="NAME")
 SHARD = Option("Only the sample in shard PATH, if a key is repeated.", metavar="PATH")

@@ -5,7 +5,7 @@ from wdsctl.cli.commands.index import media_summary, media_table, render_media_f
 from wdsctl.core.catalog.totals import MediaSummary
 from wdsctl.core.errors import Finding
 from wdsctl.core.index.media_folder import MediaFolderReport
-from wdsctl.core.index.request import MediaReport
+from wdsctl.core.index.report import MediaReport
 from wdsctl.core.inspect.media_folder import FileSummary, MediaFolderInspectReport
 
 IMAGES = MediaSummary(

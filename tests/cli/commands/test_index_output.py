@@ -3,7 +3,7 @@ from __future__ import annotations
 from tests.cli.conftest import Show
 from tests.cli.reports import FINDINGS, TRUNCATED, an_index_report
 from wdsctl.cli.commands.index import render_index
-from wdsctl.core.index.request import ColumnReport
+from wdsctl.core.index.report import ColumnReport
 
 
 def test_index_prints_counts_first(render_piped: Show) -> None:

@@ -13,7 +13,8 @@ from wdsctl.core.columns.column_file import column_path, find_column, list_colum
 from wdsctl.core.dataset.location import DatasetLocation, locate
 from wdsctl.core.errors import InputError, UsageError
 from wdsctl.core.index.index import IndexReport, index
-from wdsctl.core.index.request import ColumnReport, OnError, parse_column_options
+from wdsctl.core.index.report import ColumnReport
+from wdsctl.core.index.request import OnError, parse_column_options
 from wdsctl.core.inspect.inspect import inspect
 from wdsctl.core.offsets.read import Offsets
 

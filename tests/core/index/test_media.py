@@ -19,7 +19,8 @@ from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import UsageError
 from wdsctl.core.index.index import IndexReport, index
 from wdsctl.core.index.media import resolve_media_settings
-from wdsctl.core.index.request import IndexRequest, MediaReport, MediaRequest
+from wdsctl.core.index.report import MediaReport
+from wdsctl.core.index.request import IndexRequest, MediaRequest
 from wdsctl.core.inspect.inspect import inspect
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.prepare.request import PrepareRequest

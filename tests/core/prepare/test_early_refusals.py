@@ -130,7 +130,7 @@ def test_convert_refuses_unknown_option_of_target_before_it_makes_plan(tmp_path:
 def test_index_refuses_rule_of_file_names_for_lines(tmp_path: Path) -> None:
     source = a_source("jsonl", tmp_path / "source")
 
-    with pytest.raises(UsageError, match="--key-until applies to names of files only") as raised:
+    with pytest.raises(UsageError, match="key_until applies to names of files only") as raised:
         wdsctl.index(source.parent, key_until="last-dot", workers=1)
 
-    assert raised.value.hint.startswith("omit --key-until; `--key FIELD`")
+    assert raised.value.hint.startswith("omit key_until; `key=FIELD`")

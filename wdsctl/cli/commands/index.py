@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Literal
-
-import typer
+from typing import TYPE_CHECKING
 
 from wdsctl.cli import errors, options
+from wdsctl.cli.declared import takes
 from wdsctl.cli.formatting import display_path, escape_line, format_count, format_duration, format_size, relative_paths
 from wdsctl.cli.tables import (
     count_severities,
@@ -19,7 +18,7 @@ from wdsctl.cli.tables import (
     sort_by_severity,
 )
 from wdsctl.core.dataset.location import shell_command
-from wdsctl.core.invocation import worker_count
+from wdsctl.core.index.request import IndexCommand
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from wdsctl.core.errors import Finding
     from wdsctl.core.index.index import IndexReport
     from wdsctl.core.index.media_folder import MediaFolderReport
-    from wdsctl.core.index.request import ColumnReport, MediaReport
+    from wdsctl.core.index.report import ColumnReport, MediaReport
     from wdsctl.core.inspect.media_folder import MediaFolderInspectReport
 
 
@@ -57,80 +56,18 @@ A column holds one integer per sample, for packing and buckets. FUNCTION is
                         media:wav,flac:NUMBER takes the first part that has it
 """
 
-ColumnOption = Annotated[
-    list[str] | None,
-    typer.Option("--column", metavar="NAME=FUNCTION", help="Compute a number for every sample (repeatable)."),
-]
-DropColumnOption = Annotated[
-    list[str] | None, typer.Option("--drop-column", metavar="NAME", help="Delete a column (repeatable).")
-]
-OnErrorOption = Annotated[
-    Literal["error", "zero"],
-    typer.Option(
-        "--on-error",
-        metavar="error|zero",
-        help="If FUNCTION fails for a sample: do not write the column, or store 0.",
-    ),
-]
-TrustCodeOption = Annotated[
-    bool, typer.Option("--trust-code", help="Allow importing a column's FUNCTION from the folder of the dataset.")
-]
-DropMediaOption = Annotated[bool, typer.Option("--drop-media", help="Delete the media facts.")]
 
-
-def command(
-    root: options.ShardsArgument,
-    *,
-    rebuild: Annotated[bool, typer.Option("--rebuild", help="Rebuild the catalog from all shards.")] = False,
-    missing: options.MissingOption = "error",
-    exclude: options.ExcludeOption = None,
-    key: options.KeyOption = None,
-    key_until: options.KeyUntilOption = None,
-    column: ColumnOption = None,
-    drop_column: DropColumnOption = None,
-    on_error: OnErrorOption = "error",
-    trust_code: TrustCodeOption = False,
-    media: options.MediaOption = None,
-    media_index: options.MediaIndexOption = False,
-    drop_media: DropMediaOption = False,
-    sample_rows: options.SampleRowsOption = None,
-    hashed: options.HashOption = None,
-    wait: options.WaitOption = 0.0,
-    workers: options.UnitWorkersOption = None,
-    catalog: options.CatalogOption = None,
-    dry_run: options.DryRunOption = False,
-    common: options.CommonOptions,
-) -> int:
+@takes(IndexCommand)
+def command(request: IndexCommand, *, common: options.CommonOptions) -> int:
     """Update the catalog. Reads only new and changed shards.
 
     With --media, ROOT may also be a folder of media files without shards.
     """
     from wdsctl.cli.progress import show_progress
-    from wdsctl.core.dataset.root_spec import parse_root_spec
-    from wdsctl.core.index.index import IndexReport, index_root
-    from wdsctl.core.index.request import ColumnRequest, IndexRequest, MediaRequest, parse_column_options
+    from wdsctl.core.index.index import IndexReport, run_index
 
-    spec = parse_root_spec(root)
-    request = IndexRequest(
-        workers=worker_count(workers),
-        rebuild=rebuild,
-        missing=missing,
-        exclude=None if exclude is None else tuple(exclude),
-        dry_run=dry_run,
-        columns=ColumnRequest(
-            functions=parse_column_options(column or ()),
-            drop=tuple(drop_column or ()),
-            on_error=on_error,
-            trust_code=trust_code,
-        ),
-        media=MediaRequest(selection=media, keyframes=media_index, drop=drop_media),
-        key=key,
-        key_until=key_until,
-        sample_rows=sample_rows,
-        hashed=hashed,
-    )
     with show_progress(common.output) as progress:
-        report = index_root(spec, request, catalog=catalog, wait=wait, progress=progress)
+        report = run_index(request, progress=progress)
     if isinstance(report, IndexReport):
         common.output.answer("index", report, render_index, names=[report.catalog])
         code = errors.index_exit_code(report)

@@ -39,7 +39,8 @@ from wdsctl.core.importers.polylithic import PolylithicSource
 from wdsctl.core.importers.protocol import Source
 from wdsctl.core.importers.shards import ShardsSource
 from wdsctl.core.index.columns import column_shard_digest, update_columns
-from wdsctl.core.index.request import ColumnRequest, read_column_or_finding
+from wdsctl.core.index.report import read_column_or_finding
+from wdsctl.core.index.request import ColumnRequest
 from wdsctl.core.media.selection import AUTO
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.opened.handle import OpenDataset

@@ -59,14 +59,14 @@ from wdsctl.core.errors import Finding, StorageError, UsageError
 from wdsctl.core.files import remove_empty_folder, remove_file, remove_tree
 from wdsctl.core.import_guard import dataset_import_error, find_module_origin, is_within
 from wdsctl.core.index.merge import KEPT_GENERATIONS
-from wdsctl.core.index.request import (
+from wdsctl.core.index.report import (
     ColumnReport,
-    ColumnRequest,
     has_changed_function,
     outdated_finding,
     read_column_or_finding,
     report_column,
 )
+from wdsctl.core.index.request import ColumnRequest
 from wdsctl.core.job_results import ResultFolder
 from wdsctl.core.jobs import UnitSize, make_executor, run_units
 from wdsctl.core.offsets.read import Offsets

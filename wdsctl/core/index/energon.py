@@ -17,7 +17,7 @@ from wdsctl.core.energon.split_file import check_none_missing, find_absent
 from wdsctl.core.energon.split_yaml import SplitYaml
 from wdsctl.core.errors import DatasetError, Finding
 from wdsctl.core.files import write_text
-from wdsctl.core.index.request import IndexReport
+from wdsctl.core.index.report import IndexReport
 from wdsctl.core.index.write_dataset_yaml import NO_SAMPLE_TYPE_REQUEST, SampleTypeRequest, write_dataset_yaml
 from wdsctl.core.opened.handle import OpenDataset
 from wdsctl.core.progress import Progress

@@ -18,7 +18,8 @@ from wdsctl.core.index.media_unit import (
     run_media_unit,
     shard_results,
 )
-from wdsctl.core.index.request import MediaReport, MediaRequest, MediaState, media_report
+from wdsctl.core.index.report import MediaReport, MediaState, media_report
+from wdsctl.core.index.request import MediaRequest
 from wdsctl.core.jobs import UnitSize, make_executor, run_units
 from wdsctl.core.media.kinds import part_kind
 from wdsctl.core.media.selection import parse_media_selection

@@ -23,7 +23,8 @@ from wdsctl.core.index.media import (
     resolve_media_settings,
 )
 from wdsctl.core.index.media_unit import MediaFilesUnit, files_results, probe_files, split_into_units
-from wdsctl.core.index.request import MediaReport, MediaRequest, MediaState
+from wdsctl.core.index.report import MediaReport, MediaState
+from wdsctl.core.index.request import MediaRequest
 from wdsctl.core.invocation import describe_request
 from wdsctl.core.jobs import UnitSize, make_executor, run_units
 from wdsctl.core.media.selection import AUTO, parse_media_selection

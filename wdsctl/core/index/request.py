@@ -1,64 +1,31 @@
-"""The request and the reports of `index`: shards, columns, media. Light to import: it needs no numpy."""
+"""The requests of `index`: shards, columns, media."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
 
-from wdsctl.core.catalog.totals import MediaSummary, Totals, media_counts
-from wdsctl.core.catalog.values import MediaSettings, read_media_settings
-from wdsctl.core.dataset.location import DatasetLocation, shell_command_at
 from wdsctl.core.dataset.root_spec import ShardSelection
-from wdsctl.core.errors import (
-    CatalogError,
-    Finding,
-    PermissionDenied,
-    StorageError,
-    UsageError,
-    refuse_without_effect,
-)
+from wdsctl.core.errors import UsageError, refuse_without_effect
+from wdsctl.core.options import Option, as_tuple
 from wdsctl.core.samples.naming import KeyRuleName
-
-if TYPE_CHECKING:
-    from wdsctl.core.catalog.read import Catalog
-    from wdsctl.core.columns.column_file import ColumnFacts, ColumnFile
-
+from wdsctl.core.shared_options import DRY_RUN, Catalog, UnitWorkers, Wait
 
 OnError = Literal["error", "zero"]
+#: What to do about missing shards and samples.
+MissingPolicy = Literal["error", "keep", "drop"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnRequest:
-    """Columns to add and drop. `functions`: column name -> function.
-
-    `on_error`: if a function fails for a sample, report an error or store 0. `trust_code`: allow functions from the
-    dataset's own folder.
-    """
-
-    functions: Mapping[str, str] = field(default_factory=dict)
-    drop: tuple[str, ...] = ()
-    on_error: OnError = "error"
-    trust_code: bool = False
-
-    def __post_init__(self) -> None:
-        """Raise OptionConflict for options about functions without any: a column keeps what it was computed with."""
-        column = "--column NAME=MODULE:FUNCTION"
-        refuse_without_effect(
-            ("--on-error zero", self.on_error == "zero", column, self.functions),
-            ("--trust-code", self.trust_code, column, self.functions),
-        )
-
-
-def parse_column_options(texts: Sequence[str]) -> dict[str, str]:
-    """Parse `--column` options such as `tokens=lengths:tokens` into name -> function. Raises UsageError."""
+def parse_column_options(column: Mapping[str, str] | Sequence[str]) -> dict[str, str]:
+    """Parse `tokens=lengths:tokens`, or a mapping, into name -> function. Raises UsageError."""
+    texts = [f"{name}={function}" for name, function in column.items()] if isinstance(column, Mapping) else column
     if not texts:
         return {}
     from wdsctl.core.columns.column_file import check_column_name
 
     functions: dict[str, str] = {}
-    for text in texts:
+    for text in as_tuple(texts):
         name, equals, function = text.partition("=")
         if not equals or not function:
             raise UsageError(
@@ -72,234 +39,144 @@ def parse_column_options(texts: Sequence[str]) -> dict[str, str]:
     return functions
 
 
+def parse_media(media: str | bool | None) -> str | None:
+    """The selection of `MediaRequest`: True means all media, as `--media` without a value; False means None."""
+    return ("auto" if media else None) if isinstance(media, bool) else media
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnRequest:
+    """Columns to add and drop. `functions`: column name -> function."""
+
+    functions: Annotated[
+        Mapping[str, str],
+        Option(
+            "Compute a number for every sample (repeatable).",
+            name="column",
+            metavar="NAME=FUNCTION",
+            is_repeatable=True,
+            parse=parse_column_options,
+            default=(),
+            python_help="Name -> function that computes a number for every sample (docs/columns.md).",
+        ),
+    ] = field(default_factory=dict)
+    drop: Annotated[
+        tuple[str, ...],
+        Option("Delete a column (repeatable).", name="drop_column", metavar="NAME", is_repeatable=True, parse=as_tuple),
+    ] = ()
+    on_error: Annotated[
+        OnError, Option("If FUNCTION fails for a sample: do not write the column, or store 0.", metavar="error|zero")
+    ] = "error"
+    trust_code: Annotated[bool, Option("Allow importing a column's FUNCTION from the folder of the dataset.")] = False
+
+    def __post_init__(self) -> None:
+        """Raise OptionConflict for options about functions without any: a column keeps what it was computed with."""
+        column = "--column NAME=MODULE:FUNCTION"
+        refuse_without_effect(
+            ("--on-error zero", self.on_error == "zero", column, self.functions),
+            ("--trust-code", self.trust_code, column, self.functions),
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MediaRequest:
-    """`selection`: which parts are media (`wdsctl/core/media/kinds.py`); None: the selection in the catalog, if any.
+    """`selection`: which parts are media (`wdsctl/core/media/kinds.py`); None: the selection in the catalog, if any."""
 
-    `keyframes`: also index the keyframes of videos, for seeking. `drop`: remove all media facts.
-    """
-
-    selection: str | None = None
-    keyframes: bool = False
-    drop: bool = False
-
-
-#: What to do about missing shards and samples.
-MissingPolicy = Literal["error", "keep", "drop"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShardRename:
-    """A shard with a new path and the same content."""
-
-    was: str
-    now: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IndexReport:
-    """The contents of the catalog after the run, and what the run changed. `added` to `unchanged` count shards."""
-
-    root: str
-    catalog: str
-    generation: int
-    shards: int
-    samples: int  # in a dry run, without those of new and changed shards
-    parts: int
-    size_bytes: int  # of all shards
-    added: int
-    changed: int
-    removed: int
-    unchanged: int
-    findings: tuple[Finding, ...]
-    up_to_date: bool
-    dry_run: bool
-    seconds: float
-    columns: tuple[ColumnReport, ...] = ()
-    media: MediaReport | None = None  # None: the dataset has no media facts, and the request names none
-    renamed: tuple[ShardRename, ...] = ()  # also counted as unchanged
-    selection: str = ""  # the selected shards, as the user wrote them; empty: all shards of the folder
-    hashed: int = 0  # shards with a SHA-256 in the catalog
-    sample_rows: bool = True
-    catalog_bytes: int = 0  # of the catalog and the offsets file
+    selection: Annotated[
+        str | None,
+        Option(
+            "Read facts of images, audio and video from their headers. SELECTION: extensions or patterns such as "
+            "'jpg,*.seg.png'; or 'content', to recognise media by content instead of names. [no value: all media]",
+            name="media",
+            metavar="[SELECTION]",
+            parse=parse_media,
+            python_help="Read facts of images, audio and video from their headers: of parts such as 'jpg,*.seg.png'; "
+            "'content' recognises media by content instead of names; True: all media.",
+        ),
+    ] = None
+    keyframes: Annotated[
+        bool,
+        Option(
+            "Also record the keyframes of videos, for fast seeking. Reads whole files without decoding them.",
+            name="media_index",
+        ),
+    ] = False
+    drop: Annotated[bool, Option("Delete the media facts.", name="drop_media")] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexRequest:
-    """The options of `index`.
+    """What `index` does to the shards of a dataset.
 
     The catalog stores `exclude`, `selection`, `sample_rows`, `hashed`, `key`, `key_until` and the media selection for
-    later runs.
+    later runs: None, and for `exclude` also (), mean as in the catalog. `rebuild` keeps splits and shard ids, unless
+    the catalog is damaged. `missing`: a renamed shard is not missing; it keeps its id and its splits.
     """
 
-    workers: int = 1
-    #: Read all shards again. Splits and shard ids stay, unless the catalog is damaged.
-    rebuild: bool = False
-    #: For missing shards: raise an error, keep their rows, or drop their rows. A renamed shard is not missing: it is
-    #: recognised by its content, and keeps its id and its splits.
-    missing: MissingPolicy = "error"
-    exclude: tuple[str, ...] | None = None  # patterns of shards; None or empty: as in the catalog; ("",): none
-    selection: ShardSelection | None = None  # None: as in the catalog
-    sample_rows: bool | None = None  # store a row per sample; None: as in the catalog; in a new one, only for tars
-    hashed: bool | None = None  # read whole shards to store their SHA-256; None: as in the catalog
-    dry_run: bool = False
+    rebuild: Annotated[bool, Option("Rebuild the catalog from all shards.")] = False
+    missing: Annotated[
+        MissingPolicy,
+        Option(
+            "If shards or raw files no longer exist: stop, keep their samples, or drop them.", metavar="error|keep|drop"
+        ),
+    ] = "error"
+    exclude: Annotated[
+        tuple[str, ...] | None,
+        Option(
+            "Skip shards whose path matches, such as 'val/*' (repeatable).",
+            metavar="PATTERN",
+            is_repeatable=True,
+            parse=as_tuple,
+            python_help="Skip shards whose path matches one of these patterns. None: those of the last run.",
+        ),
+    ] = None  # ("",): none
+    key: Annotated[str | None, Option("JSONL: the field with the key. [default: the line number]", metavar="FIELD")] = (
+        None
+    )
+    key_until: Annotated[
+        KeyRuleName | None,
+        Option(
+            "Where the key ends in a file name with several dots. [default: detected; first-dot for tars]",
+            metavar="first-dot|last-dot|known-extension",
+        ),
+    ] = None
     columns: ColumnRequest = field(default_factory=ColumnRequest)
     media: MediaRequest = field(default_factory=MediaRequest)
-    key: str | None = None  # the JSONL field with the key; None: as in the catalog; empty: line numbers
-    key_until: KeyRuleName | None = None  # where the key ends in the name of a tar member; None: as stored
+    sample_rows: Annotated[
+        bool | None,
+        Option(
+            "Store a catalog row for every sample, or only counts (for huge datasets). "
+            "[default: as in the last run; in the first run rows for tars, counts for JSONL]"
+        ),
+    ] = None
+    hashed: Annotated[
+        bool | None,
+        Option(
+            "Compute the SHA-256 of every shard, by reading all of it. "
+            "[default: as in the last run; in the first run no]",
+            flag="--hash",
+        ),
+    ] = None
+    workers: UnitWorkers = 1
+    dry_run: Annotated[bool, DRY_RUN] = False
+    selection: ShardSelection | None = None
     skip_key_checks: bool = False  # such as for shards that wdsctl has just written by the rule `key_until`
 
 
-ColumnState = Literal["made", "current", "outdated", "incomplete", "dropped", "would be made", "would be dropped"]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnReport:
-    """The state of one column. The statistics are None if the column has no values or the dataset no samples.
+class IndexCommand:
+    """The options of `index`."""
 
-    State `incomplete`: some samples have no value, so the column was not published; the next run reuses the values that
-    were computed.
-    """
-
-    name: str
-    function: str
-    state: ColumnState
-    generation: int | None  # of the values; an earlier one if the column is outdated
-    shards_read: int = 0
-    samples: int = 0
-    failed: int = 0  # samples for which the function failed: stored as 0, or the column is incomplete
-    min: int | None = None
-    mean: float | None = None
-    p50: int | None = None
-    p99: int | None = None
-    max: int | None = None
-    total: int | None = None
-
-
-def report_column(facts: ColumnFacts, state: ColumnState) -> ColumnReport:
-    summary = facts.summary
-    report = ColumnReport(
-        name=facts.name,
-        function=facts.function,
-        state=state,
-        generation=facts.generation,
-        samples=facts.samples,
-        failed=facts.failed,
-    )
-    if summary is None:
-        return report
-    return replace(
-        report,
-        min=summary.min,
-        mean=summary.total / facts.samples,
-        p50=summary.p50,
-        p99=summary.p99,
-        max=summary.max,
-        total=summary.total,
-    )
-
-
-def column_reports(location: DatasetLocation, generation: int, digest: str) -> tuple[list[ColumnReport], list[Finding]]:
-    """Report the columns of a dataset from the headers of their files. Damaged files become findings.
-
-    `digest`: the digest of the shards of `generation` (`digest_shards`). Cost: one header per column.
-    """
-    if not os.path.isdir(location.columns_folder):
-        return [], []
-    from wdsctl.core.columns.column_file import column_path, list_columns
-
-    reports, findings = [], []
-    for name, generations in list_columns(location).items():
-        newest = max((each for each in generations if each <= generation), default=generations[-1])
-        column = read_column_or_finding(column_path(location, name, newest))
-        if isinstance(column, Finding):
-            findings.append(column)
-            continue
-        is_current = newest == generation and column.facts.shards == digest and not has_changed_function(column.facts)
-        reports.append(report_column(column.facts, "current" if is_current else "outdated"))
-    return reports, findings
-
-
-def read_column_or_finding(path: str) -> ColumnFile | Finding:
-    from wdsctl.core.columns.column_file import read_column
-
-    try:
-        return read_column(path)
-    except (CatalogError, StorageError, PermissionDenied) as error:
-        return Finding(code=error.code, severity="error", message=f"{error.message} ({error.where}); {error.hint}")
-
-
-def has_changed_function(facts: ColumnFacts) -> bool:
-    """Whether the file of the column's function is known to have changed. Runs no code."""
-    from wdsctl.core.columns.spec import find_source_digest, parse_column_spec
-
-    found = find_source_digest(parse_column_spec(facts.function))
-    return found is not None and found != facts.source
-
-
-def outdated_finding(location: DatasetLocation, facts: ColumnFacts, reason: str = "") -> Finding:
-    """`reason`: by default, the generation for which the column was computed."""
-    command = shell_command_at(location, "index", "--column", f"{facts.name}={facts.function}")
-    from wdsctl.core.columns.spec import parse_column_spec
-
-    runs = (
-        ""
-        if parse_column_spec(facts.function).is_built_in
-        else f" by running {facts.function}, a function that the dataset names"
-    )
-    return Finding(
-        code="WDS314",
-        severity="warning",
-        message=f"column {facts.name} is outdated ({reason or f'computed for generation {facts.generation}'}): "
-        f"{command} updates it{runs}",
-    )
-
-
-MediaState = Literal["made", "current", "outdated", "incomplete", "dropped", "would be made", "would be dropped"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MediaReport:
-    """The media of a dataset. `counts` describes the catalog after the run.
-
-    State `incomplete`: some media could not be read because their shard is missing or reading failed. A later run tries
-    again.
-    """
-
-    selection: str
-    keyframes: bool
-    state: MediaState
-    read: int = 0  # shards, or files of a folder, that this run read
-    counts: dict[str, int] = field(default_factory=dict)  # image, audio, video, unreadable
-    lines: tuple[MediaSummary, ...] = ()
-
-
-def current_media_report(catalog: Catalog, facts: Mapping[str, str], totals: Totals) -> MediaReport | None:
-    """The media report of an open catalog, from its facts and totals; None without media settings.
-
-    Reads the catalog only if `totals` has no media summary.
-    """
-    settings = read_media_settings(catalog.path, facts)
-    if settings is None:
-        return None
-    lines = totals.media
-    if lines is None:
-        lines = tuple(catalog.media_reader.summaries())
-    return _report(settings, "incomplete" if totals.without_facts else "current", 0, lines)
-
-
-def media_report(catalog: Catalog, state: MediaState, *, read: int = 0) -> MediaReport | None:
-    """The media report of an open catalog; None if it has no media settings."""
-    settings = catalog.media_settings()
-    return None if settings is None else _report(settings, state, read, tuple(catalog.media_reader.summaries()))
-
-
-def _report(settings: MediaSettings, state: MediaState, read: int, lines: tuple[MediaSummary, ...]) -> MediaReport:
-    return MediaReport(
-        selection=settings.selection,
-        keyframes=settings.keyframes,
-        state=state,
-        read=read,
-        counts=dict(media_counts(lines)),
-        lines=lines,
-    )
+    root: Annotated[
+        str,
+        Option(
+            "The dataset: a folder with shards at any depth, a .tar or .jsonl file, or a URL of one of these. "
+            "Or some shards: DIR/a-{000..999}.tar, 'DIR/*.tar', glob:..., @list.txt, - (a list on stdin).",
+            is_argument=True,
+            is_path=True,
+            metavar="ROOT",
+        ),
+    ]
+    request: IndexRequest = field(default_factory=IndexRequest)
+    wait: Wait = 0.0
+    catalog: Catalog = None

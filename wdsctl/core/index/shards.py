@@ -43,7 +43,8 @@ from wdsctl.core.index.missing import (
     require_shards,
     vanished_error,
 )
-from wdsctl.core.index.request import IndexReport, IndexRequest, ShardRename
+from wdsctl.core.index.report import IndexReport, ShardRename
+from wdsctl.core.index.request import IndexRequest
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.opened.handle import OpenDataset
 from wdsctl.core.opened.staging import CatalogStage

@@ -2,7 +2,7 @@
 
 `inspect` summarises, `stats` counts, `samples` shows single samples, `get` reads one part, `get_many` those of a list
 of keys. The rows of parts and splits come from `core/catalog/totals.py`, those of columns and media from
-`core/index/request.py`. `cli/commands/inspect.py` prints the tables, with those of splits (`split.py`), columns and
+`core/index/report.py`. `cli/commands/inspect.py` prints the tables, with those of splits (`split.py`), columns and
 media (`index.py`). The room imports `index` and lower rooms; the command line imports it.
 """
 

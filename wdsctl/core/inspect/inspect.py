@@ -17,7 +17,7 @@ from wdsctl.core.dataset.polylithic import find_folder_of_primary
 from wdsctl.core.errors import CatalogError, Finding, PermissionDenied, StorageError
 from wdsctl.core.index.first_use import open_indexed
 from wdsctl.core.index.freshness import MAX_CHECKED_SHARDS, changed_statuses, check_freshness
-from wdsctl.core.index.request import ColumnReport, MediaReport, column_reports, current_media_report
+from wdsctl.core.index.report import ColumnReport, MediaReport, column_reports, current_media_report
 from wdsctl.core.media.byte_range import ByteRangeFile
 from wdsctl.core.media.facts import MediumFacts, Unreadable
 from wdsctl.core.offsets.head import check_offsets_head

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from wdsctl.core.catalog.open_catalog import damaged_catalog_error
 from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.errors import Finding
-from wdsctl.core.index.request import MediaReport, media_report
+from wdsctl.core.index.report import MediaReport, media_report
 from wdsctl.core.media.facts import MediumFacts, Unreadable
 from wdsctl.core.media.selection import parse_media_selection
 from wdsctl.core.opened.handle import OpenDataset
