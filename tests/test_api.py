@@ -132,7 +132,7 @@ def test_values_that_are_no_choice_are_refused(tmp_path: Path, name: str) -> Non
     ],
 )
 def test_negative_numbers_are_refused(tmp_path: Path, call: Callable[[str], Any]) -> None:
-    with pytest.raises(wdsctl.WdsctlError, match=r"(--max-side|--rate) -1: expected 1 or more|--folds -2"):
+    with pytest.raises(wdsctl.WdsctlError, match=r"(--max-side|--rate) -1: expected 1 or more|folds -2"):
         call(str(tmp_path))
 
 

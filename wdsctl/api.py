@@ -12,7 +12,6 @@ import functools
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from wdsctl.core.errors import UsageError
@@ -177,110 +176,6 @@ def prepare(
         if folder_report is not None:
             return folder_report
     return run_prepare(spec.root, _path_or_none("dest", dest), request, progress=progress)
-
-
-@_checks_choices
-def split(
-    root: PathText,
-    ratios: str | Mapping[str, float] | None = None,
-    *,
-    by: Literal["auto", "shard", "sample", "key"] = "auto",
-    seed: int = 0,
-    group_by: str = "",
-    stratify: str = "",
-    pattern: Mapping[str, Names] | None = None,
-    keys: Mapping[str, PathText] | None = None,
-    by_value: str = "",
-    rest: str = "",
-    from_file: PathText = "",
-    folds: int = 0,
-    split_set: str = "",
-    exclude_shard: Sequence[str] = (),
-    exclude_key: Sequence[str] = (),
-    exclude_keys: Sequence[PathText] = (),
-    exclude_code: Sequence[str] = (),
-    no_excludes: bool = False,
-    allow_empty: bool = False,
-    drop: bool = False,
-    again: bool = False,
-    wait: float = 0.0,
-    workers: int | None = None,
-    catalog: PathText | None = None,
-    dry_run: bool = False,
-    yes: bool = False,
-    progress: Progress | None = None,
-) -> SplitReport:
-    """Assign samples to splits such as train, val and test: `wdsctl split`. Does not modify shards.
-
-    Pass one of these, or only excludes:
-    `ratios`: "8,1,1", or shares by name.
-    `pattern`: split -> patterns of its shards. `keys`: split -> file with its keys.
-    `by_value`: json:FIELD, part:NAME, key:REGEX or column:NAME, which names the split of each sample.
-    `from_file`: a split.yaml of Energon (`--from`).
-    `folds`: make this many sets, each with another fold as val.
-    `drop`: delete a set. `again`: make all sets by the rules in dataset.yaml.
-
-    `by`: assign whole shards ("shard"), samples ("sample"), or samples by a hash of their key ("key"); "auto": whole
-    shards, or samples if the shards do not fit the shares. `seed`: seed of the split.
-    `group_by`, `stratify`: json:FIELD, part:NAME, key:REGEX or column:NAME. Keep samples of one value together, or
-    divide the samples of each value by the shares.
-    `rest`: the split of all other samples. `split_set`: the name of the set (`--set`).
-    `exclude_shard`, `exclude_key`, `exclude_keys` (files of keys), `exclude_code`: samples to leave out of all splits;
-    `no_excludes` removes earlier excludes.
-    `allow_empty`: allow empty splits. `dry_run`: report without changing anything.
-    `yes`: let samples move to another split, and let `drop` delete the default set.
-
-    `wdsctl.inspect(root).splits` shows the splits.
-    """
-    from wdsctl.core.dataset.polylithic import follow_to_primary
-    from wdsctl.core.invocation import worker_count
-    from wdsctl.core.progress import SILENT_PROGRESS
-    from wdsctl.core.split.request import parse_split_request
-    from wdsctl.core.split.split import split_dataset
-
-    catalog_path = _path_or_none("catalog", catalog)
-    patterns = {name: (each,) if isinstance(each, str) else each for name, each in (pattern or {}).items()}
-    request = parse_split_request(
-        ratios=None if ratios is None else _shares_text(ratios),
-        by=by,
-        seed=seed,
-        group_by=group_by,
-        stratify=stratify,
-        patterns=[f"{name}={text}" for name, texts in patterns.items() for text in texts],
-        keys=[f"{name}={_path('keys', file)}" for name, file in (keys or {}).items()],
-        by_value=by_value,
-        rest=rest,
-        source=os.fspath(from_file),
-        folds=folds,
-        split_set=split_set,
-        exclude_shards=_as_tuple(exclude_shard),
-        exclude_keys=_as_tuple(exclude_key),
-        exclude_key_files=[_path("exclude_keys", file) for file in _as_tuple(exclude_keys)],
-        exclude_codes=_as_tuple(exclude_code),
-        no_excludes=no_excludes,
-        drop=drop,
-        again=again,
-        allow_empty=allow_empty,
-        workers=worker_count(workers),
-    )
-    if request.is_query:
-        raise UsageError(
-            "missing ratios or another rule to split by",
-            hint='pass ratios="8,1,1"; wdsctl.inspect(root).splits shows the splits',
-        )
-    if drop and not (split_set or dry_run or yes):
-        raise UsageError(
-            "drop without split_set deletes the default split set and its rule",
-            hint="pass dry_run=True to see the effect, or yes=True to delete them",
-        )
-    return split_dataset(
-        follow_to_primary(_path("root", root), catalog_path),
-        replace(request, may_move=yes),
-        catalog=catalog_path,
-        wait=wait,
-        dry_run=dry_run,
-        progress=progress or SILENT_PROGRESS,
-    )
 
 
 @_checks_choices
@@ -453,6 +348,75 @@ def _call(run: Callable[..., _Report], request: type, arguments: Mapping[str, An
 
 
 # Below: written by docs/python_api.py from the requests of the commands. Edit those, then run `make docs`.
+
+
+def split(
+    root: PathText,
+    ratios: str | Mapping[str, float] | None = None,
+    *,
+    by: Literal["auto", "shard", "sample", "key"] = "auto",
+    seed: int = 0,
+    group_by: str = "",
+    stratify: str = "",
+    pattern: Mapping[str, str | Sequence[str]] | Sequence[str] = (),
+    keys: Mapping[str, PathText] | Sequence[str] = (),
+    by_value: str = "",
+    rest: str = "",
+    from_file: PathText | None = None,
+    folds: int | None = None,
+    split_set: str = "",
+    exclude_shard: str | Sequence[str] = (),
+    exclude_key: str | Sequence[str] = (),
+    exclude_keys: PathText | Sequence[PathText] = (),
+    exclude_code: str | Sequence[str] = (),
+    no_excludes: bool = False,
+    allow_empty: bool = False,
+    drop: bool = False,
+    again: bool = False,
+    wait: float = 0.0,
+    workers: int | None = None,
+    catalog: PathText | None = None,
+    dry_run: bool = False,
+    yes: bool = False,
+    progress: Progress | None = None,
+) -> SplitReport:
+    """Assign samples to splits such as train, val and test: `wdsctl split`. Does not modify shards.
+
+    `root`: The dataset: a folder with shards at any depth, a .tar or .jsonl file, or a URL of one of these.
+    `ratios`: 8,1,1 or train=8,val=1,test=1.
+    `by`: Assign whole shards, single samples, or samples by a hash of their key. auto: whole shards, or samples if the
+    shards do not fit the ratios.
+    `seed`: Seed of the split.
+    `group_by`: Keep samples with the same value in one split: json:FIELD, part:NAME, key:REGEX or column:NAME.
+    `stratify`: Apply the ratios to each value separately.
+    `pattern`: Split -> patterns of its shards: brace range, glob: or re:.
+    `keys`: Split -> file with its keys, one per line.
+    `by_value`: Assign samples to the split that their value names.
+    `rest`: Split for all other samples; 'none' leaves them without a split.
+    `from_file`: Use a split.yaml of Energon.
+    `folds`: Create K split sets, each with another fold as val.
+    `split_set`: Create this split set next to the others.
+    `exclude_shard`: Exclude shards from all splits.
+    `exclude_key`: Exclude samples from all splits.
+    `exclude_keys`: Exclude the keys in a file.
+    `exclude_code`: Exclude samples with this finding of validate.
+    `no_excludes`: Remove all excludes except those given here.
+    `allow_empty`: Allow empty splits, and patterns and keys without matches.
+    `drop`: Delete the split set of `split_set`, or its folds; without `split_set`, the default set, with `yes`.
+    `again`: Create all split sets again by the rules in dataset.yaml.
+    `wait`: Seconds to wait while another wdsctl process writes to the dataset.
+    `workers`: Number of processes. None: the usable CPUs, at most 16.
+    `catalog`: Folder of the catalog. [default: `root`/.wdsctl]
+    `dry_run`: Show the effect without writing anything.
+    `yes`: Let samples move to another split, and let `drop` delete the default set.
+
+    Pass one of `ratios`, `pattern`, `keys`, `by_value`, `from_file`, `folds`, `drop` and `again`, or only excludes.
+    `wdsctl.inspect(root).splits` shows the splits.
+    """
+    from wdsctl.core.split.request import SplitCommand
+    from wdsctl.core.split.split import run_split
+
+    return _call(run_split, SplitCommand, locals())
 
 
 def index(

@@ -14,7 +14,7 @@ from wdsctl.core.errors import Finding
 from wdsctl.core.export.export import export
 from wdsctl.core.export.request import ExportRequest
 from wdsctl.core.index.index import index
-from wdsctl.core.split.request import parse_split_request
+from wdsctl.core.split.request import SplitOptions, parse_split_request
 from wdsctl.core.split.split import split_dataset
 from wdsctl.core.text import escape_control_chars, markdown_code, markdown_text
 from wdsctl.core.validate.ci_formats import format_sarif
@@ -27,7 +27,7 @@ PARTS = ("txt", "a|b`c", "x\n\n# Owned\n<img src=//tracker.example>", "\u202eb",
 def root(tmp_path: Path) -> str:
     root = a_dataset(tmp_path, {"s.tar": {f"k{i}.{part}": b"1" for i in range(2) for part in PARTS}})
     index(root)
-    split_dataset(root, parse_split_request(patterns=["train=s.tar"]))
+    split_dataset(root, parse_split_request(SplitOptions(pattern=("train=s.tar",))))
     return root
 
 

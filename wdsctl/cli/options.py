@@ -23,7 +23,7 @@ from wdsctl.cli.formatting import fit_epilog
 from wdsctl.cli.output import Output
 from wdsctl.core.errors import InputError, OptionConflict, UsageError, refuse_without_effect
 from wdsctl.core.invocation import parse_size_bytes
-from wdsctl.core.shared_options import CATALOG, DRY_RUN, ROOT, SAMPLE_SEED, SHARD, SPLIT, UNIT_WORKERS, WAIT
+from wdsctl.core.shared_options import CATALOG, DRY_RUN, ROOT, SAMPLE_SEED, SHARD, SPLIT, SPLIT_SEED, UNIT_WORKERS, WAIT
 
 #: Metavars of arguments and options that are paths.
 PATH_METAVARS = frozenset(
@@ -168,16 +168,7 @@ TimeoutOption = Annotated[
 ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite existing files (same as --yes).")]
 
 
-def split_seed(seed: int) -> int:
-    """`wdsctl.core.split_rules.rule.check_seed`, imported when a seed is passed."""
-    if not seed:
-        return seed
-    from wdsctl.core.split_rules.rule import check_seed
-
-    return check_seed(seed)
-
-
-SeedOption = Annotated[int, typer.Option("--seed", metavar="N", callback=split_seed, help="Seed of the split.")]
+SeedOption = Annotated[int, typer_info(SPLIT_SEED, "seed")]
 MissingOption = Annotated[
     Literal["error", "keep", "drop"],
     typer.Option(

@@ -23,6 +23,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args
 
 from wdsctl.core.errors import UsageError
 
+PathText = str | os.PathLike[str]
 R = TypeVar("R")
 
 #: In the place of a default that there is not.
@@ -216,3 +217,11 @@ def name_parameters(text: str, request: type, quote: str = "") -> str:
 def as_tuple(values: str | Sequence[str]) -> tuple[str, ...]:
     """The values; a single text is a tuple of itself and not of its letters."""
     return (values,) if isinstance(values, str) else tuple(values)
+
+
+def as_paths(paths: PathText | Sequence[PathText]) -> tuple[str, ...]:
+    """The paths as texts; a single one is a tuple of itself. Raises UsageError for an empty one."""
+    texts = tuple(os.fspath(each) for each in ([paths] if isinstance(paths, str | os.PathLike) else paths))
+    if "" in texts:
+        raise UsageError("one of the paths is empty", hint="pass a path or a URL; for the working directory, '.'")
+    return texts

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from wdsctl.core.invocation import worker_count
 from wdsctl.core.options import Option
+from wdsctl.core.split_rules.rule import check_seed
 
 ROOT = Option(
     "The dataset: a folder with shards at any depth, a .tar or .jsonl file, or a URL of one of these.",
@@ -31,6 +32,7 @@ UNIT_WORKERS = Option(
 )
 DRY_RUN = Option("Show the effect without writing anything.", short="-n")
 SAMPLE_SEED = Option("Seed of --sample.", metavar="N")
+SPLIT_SEED = Option("Seed of the split.", metavar="N", parse=check_seed)
 SPLIT = Option("Only samples of this split.", metavar="NAME")
 SHARD = Option("Only the sample in shard PATH, if a key is repeated.", metavar="PATH")
 

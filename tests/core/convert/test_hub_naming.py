@@ -15,7 +15,7 @@ from wdsctl.core.errors import DatasetError, UsageError
 from wdsctl.core.export.export import export
 from wdsctl.core.export.request import ExportRequest
 from wdsctl.core.index.index import index
-from wdsctl.core.split.request import parse_split_request
+from wdsctl.core.split.request import SplitOptions, parse_split_request
 from wdsctl.core.split.split import split_dataset
 from wdsctl.core.validate.request import ValidateRequest
 from wdsctl.core.validate.validate import validate
@@ -35,7 +35,7 @@ def split_by_sample(tmp_path: Path, names: str = "train=8,val=1,test=1", shards:
     files = {f"{i}.tar": samples(20 * i, 20, "txt", "bin") for i in range(shards)}
     root = a_dataset(tmp_path / "a", files)
     index(root)
-    split_dataset(root, parse_split_request(ratios=names, by="sample"))
+    split_dataset(root, parse_split_request(SplitOptions(ratios=names, by="sample")))
     return root
 
 
@@ -90,7 +90,7 @@ def test_key_in_two_splits_is_refused_without_on_collision(tmp_path: Path) -> No
     for name, split in (("a", "train"), ("b", "val")):
         root = a_dataset(tmp_path / name, {"0.tar": samples(0, 2)})
         index(root)
-        split_dataset(root, parse_split_request(patterns=[f"{split}=*.tar"]))
+        split_dataset(root, parse_split_request(SplitOptions(pattern=(f"{split}=*.tar",))))
     sources = [str(tmp_path / name) for name in ("a", "b")]
 
     with pytest.raises(UsageError, match="occur more than once") as caught:

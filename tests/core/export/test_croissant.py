@@ -9,7 +9,7 @@ from tests.core.export.readers import reader, run_in
 from wdsctl.core.export.export import export
 from wdsctl.core.export.request import ExportReport, ExportRequest
 from wdsctl.core.index.index import index
-from wdsctl.core.split.request import parse_split_request
+from wdsctl.core.split.request import SplitOptions, parse_split_request
 from wdsctl.core.split.split import split_dataset
 
 LOAD_SCRIPT = """
@@ -40,7 +40,7 @@ def entries_of_type(document: dict[str, Any], kind: str) -> dict[str, dict[str, 
 def test_croissant_describes_shards_parts_and_splits(tmp_path: Path) -> None:
     root = a_dataset(tmp_path / "a", {f"s-{i}.tar": samples(4 * i, 4, "jpg", "seg.jpg", "bin") for i in range(3)})
     index(root, hashed=True)
-    split_dataset(root, parse_split_request(patterns=["train=s-{0..1}.tar", "val=s-2.tar"]))
+    split_dataset(root, parse_split_request(SplitOptions(pattern=("train=s-{0..1}.tar", "val=s-2.tar"))))
     report, document = export_croissant(root)
     assert document["conformsTo"] == "http://mlcommons.org/croissant/1.1"
     assert all(len(each["sha256"]) == 64 for each in entries_of_type(document, "cr:FileObject").values())
@@ -66,7 +66,7 @@ def test_croissant_describes_shards_parts_and_splits(tmp_path: Path) -> None:
 def test_provenance_is_read_from_ledger_without_local_paths(tmp_path: Path) -> None:
     root = a_dataset(tmp_path / "a", {"a.tar": samples(0, 4)})
     index(root)
-    split_dataset(root, parse_split_request(ratios="train=1", by="shard"))
+    split_dataset(root, parse_split_request(SplitOptions(ratios="train=1", by="shard")))
     report, document = export_croissant(root)
     labels = [each["prov:label"] for each in document["prov:wasGeneratedBy"]]
     assert [label.split()[1] for label in labels] == ["index", "split"]
@@ -77,7 +77,7 @@ def test_provenance_is_read_from_ledger_without_local_paths(tmp_path: Path) -> N
 def test_splits_within_shards_are_reported_and_all_samples_described(tmp_path: Path) -> None:
     root = a_dataset(tmp_path / "a", {"a.tar": samples(0, 30), "b.tar": samples(30, 30)})
     index(root)
-    split_dataset(root, parse_split_request(ratios="train=1,val=1", by="sample"))
+    split_dataset(root, parse_split_request(SplitOptions(ratios="train=1,val=1", by="sample")))
     report, document = export_croissant(root)
     assert set(entries_of_type(document, "cr:RecordSet")) == {"all-jpg", "all-txt"}
     assert "the document has no splits" in report.notes[0]
@@ -91,7 +91,7 @@ def test_mlcroissant_reads_ten_samples(tmp_path: Path) -> None:
         shards[f"s-{i // 5}.tar"] |= {f"d/{i:03d}.png": image, f"d/{i:03d}.txt": f"text {i}".encode()}
     root = a_dataset(tmp_path / "a", shards)
     index(root, hashed=True)
-    split_dataset(root, parse_split_request(patterns=["train=s-{0..1}.tar", "val=s-2.tar"]))
+    split_dataset(root, parse_split_request(SplitOptions(pattern=("train=s-{0..1}.tar", "val=s-2.tar"))))
     export(ExportRequest(root=root, target="croissant"))
     loaded = json.loads(run_in(python, LOAD_SCRIPT, f"{root}/croissant.json", HOME=str(tmp_path)).splitlines()[-1])
     assert [each["train-txt/key"] for each in loaded["train-txt"]] == [f"d/{i:03d}" for i in range(10)]

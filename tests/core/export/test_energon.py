@@ -19,7 +19,7 @@ from wdsctl.core.errors import CatalogError, DatasetError, InputError, Permissio
 from wdsctl.core.export.export import export
 from wdsctl.core.export.request import ExportReport, ExportRequest
 from wdsctl.core.index.index import index
-from wdsctl.core.split.request import parse_split_request
+from wdsctl.core.split.request import SplitOptions, parse_split_request
 from wdsctl.core.split.split import split_dataset
 
 SCHEMA = {
@@ -40,7 +40,7 @@ def to_energon(root: str, **options: Any) -> ExportReport:
 
 def split_root(root: str, ratios: str, *, by: Literal["shard", "sample"]) -> None:
     index(root)
-    split_dataset(root, parse_split_request(ratios=ratios, by=by))
+    split_dataset(root, parse_split_request(SplitOptions(ratios=ratios, by=by)))
 
 
 def a_root(tmp_path: Path) -> str:
@@ -128,10 +128,12 @@ def test_splits_and_excluded_samples_match_catalog(tmp_path: Path) -> None:
     root = a_dataset(tmp_path / "a", {f"s-{i}.tar": samples(4 * i, 4) for i in range(6)})
     index(root)
     excluded = parse_split_request(
-        ratios="train=4,val=1,test=1",
-        by="shard",
-        exclude_shards=["s-5.tar"],
-        exclude_keys=["000001"],
+        SplitOptions(
+            ratios="train=4,val=1,test=1",
+            by="shard",
+            exclude_shard=("s-5.tar",),
+            exclude_key=("000001",),
+        )
     )
     split_dataset(root, excluded)
     report = to_energon(root)
@@ -263,7 +265,7 @@ def a_typed_root(tmp_path: Path, config: DatasetConfig, *, missing_part: str = "
     root = a_dataset(tmp_path / "a", {"a.tar": a_shard(members)})
     index(root)
     Path(root, ".wdsctl", "dataset.yaml").write_text(dump_config(config))
-    split_dataset(root, parse_split_request(ratios="train=1", by="shard"))
+    split_dataset(root, parse_split_request(SplitOptions(ratios="train=1", by="shard")))
     return root
 
 

@@ -13,7 +13,7 @@ from wdsctl.core.index.index import index
 from wdsctl.core.index.request import IndexRequest
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.prepare.request import PrepareRequest
-from wdsctl.core.split.request import parse_split_request
+from wdsctl.core.split.request import SplitOptions, parse_split_request
 from wdsctl.core.split.split import split_dataset
 
 ENERGON_SCRIPT = """
@@ -54,7 +54,9 @@ def test_energon_loads_lints_and_describes_same_samples(tmp_path: Path) -> None:
         shards[f"parts/s-{shard}.tar"] = members
     root = a_dataset(tmp_path / "a", shards)
     prepare(root, None, PrepareRequest(index=IndexRequest()))
-    excluded = parse_split_request(ratios="train=4,val=1,test=1", by="shard", exclude_keys=["d1/00008", "d5/00040"])
+    excluded = parse_split_request(
+        SplitOptions(ratios="train=4,val=1,test=1", by="shard", exclude_key=("d1/00008", "d5/00040"))
+    )
     split_dataset(root, excluded)
     index(root)
     report = export(ExportRequest(root=root, target="energon"))

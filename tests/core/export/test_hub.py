@@ -14,7 +14,7 @@ from wdsctl.core.errors import DatasetError, UsageError
 from wdsctl.core.export.export import export
 from wdsctl.core.export.request import ExportReport, ExportRequest
 from wdsctl.core.index.index import index
-from wdsctl.core.split.request import parse_split_request
+from wdsctl.core.split.request import SplitOptions, parse_split_request
 from wdsctl.core.split.split import split_dataset
 
 LOAD_SCRIPT = """
@@ -37,7 +37,7 @@ def a_root(tmp_path: Path, *parts: str, shards_per_split: dict[str, int] | None 
     root = a_dataset(tmp_path / "a", files)
     index(root)
     patterns = [f"{split}={split}-*.tar" for split in shards_per_split or ("train", "val")]
-    split_dataset(root, parse_split_request(patterns=patterns))
+    split_dataset(root, parse_split_request(SplitOptions(pattern=tuple(patterns))))
     return root
 
 
@@ -76,7 +76,7 @@ def test_card_has_splits_counts_and_features(tmp_path: Path) -> None:
 def test_pattern_matches_only_shards_of_its_split(tmp_path: Path) -> None:
     root = a_dataset(tmp_path / "a", {f"s-{i}.tar": samples(4 * i, 4) for i in range(9)})
     index(root)
-    split_dataset(root, parse_split_request(ratios="train=7,val=2", by="shard"))
+    split_dataset(root, parse_split_request(SplitOptions(ratios="train=7,val=2", by="shard")))
     _, head = to_hub(root)
     paths = {each["split"]: each["path"] for each in head["configs"][0]["data_files"]}
     listed = {
@@ -120,7 +120,7 @@ def test_datasets_library_loads_splits_and_features_of_card(tmp_path: Path) -> N
     }
     root = a_dataset(tmp_path / "a", shards)
     index(root)
-    split_dataset(root, parse_split_request(patterns=["train=train-*.tar", "val=val-*.tar"]))
+    split_dataset(root, parse_split_request(SplitOptions(pattern=("train=train-*.tar", "val=val-*.tar"))))
     export(ExportRequest(root=root, target="hub"))
     loaded = json.loads(run_in(python, LOAD_SCRIPT, root, str(tmp_path / "cache")).splitlines()[-1])
     assert loaded["keys"] == {"train": [str(i) for i in range(9)], "val": ["9", "10", "11"]}

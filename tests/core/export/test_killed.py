@@ -16,7 +16,7 @@ from wdsctl.core.errors import CatalogError
 from wdsctl.core.export.export import export
 from wdsctl.core.export.request import ExportRequest
 from wdsctl.core.index.index import index
-from wdsctl.core.split.request import parse_split_request
+from wdsctl.core.split.request import SplitOptions, parse_split_request
 from wdsctl.core.split.split import split_dataset
 
 KILLED = """
@@ -34,7 +34,7 @@ export(ExportRequest(root=sys.argv[1], target="energon"), progress=Killing())
 def a_root(tmp_path: Path) -> str:
     root = a_dataset(tmp_path / "a", {f"part/s-{i}.tar": samples(4 * i, 4) for i in range(3)})
     index(root)
-    split_dataset(root, parse_split_request(ratios="train=2,val=1", by="shard"))
+    split_dataset(root, parse_split_request(SplitOptions(ratios="train=2,val=1", by="shard")))
     return root
 
 

@@ -16,7 +16,7 @@ from wdsctl.core.export.export import export
 from wdsctl.core.export.request import ExportRequest
 from wdsctl.core.index.index import index
 from wdsctl.core.inspect.inspect import inspect
-from wdsctl.core.split.request import SplitRequest, parse_split_request
+from wdsctl.core.split.request import SplitOptions, SplitRequest, parse_split_request
 from wdsctl.core.split.split import split_dataset
 from wdsctl.core.split_rules.rule import SplitRule
 
@@ -35,7 +35,7 @@ def read_shardlist(root: str, name: str = "index.json") -> list[dict[str, object
 def test_index_lists_all_shards_and_one_index_per_split(tmp_path: Path) -> None:
     root = some_shards(tmp_path / "a", 4)
     index(root)
-    split_dataset(root, parse_split_request(ratios="train=3,val=1", by="shard"))
+    split_dataset(root, parse_split_request(SplitOptions(ratios="train=3,val=1", by="shard")))
     report = export(wids(root))
     sizes = {path.name: path.stat().st_size for path in Path(root).glob("*.tar")}
     assert read_shardlist(root) == [{"url": name, "nsamples": 5, "filesize": sizes[name]} for name in sorted(sizes)]
@@ -55,7 +55,7 @@ def test_exported_index_is_readable_by_convert(tmp_path: Path) -> None:
 def test_splits_by_sample_are_reported_and_full_index_is_written(tmp_path: Path) -> None:
     root = a_dataset(tmp_path / "a", {"a.tar": samples(0, 30), "b.tar": samples(30, 30)})
     index(root)
-    split_dataset(root, parse_split_request(ratios="train=1,val=1", by="sample"))
+    split_dataset(root, parse_split_request(SplitOptions(ratios="train=1,val=1", by="sample")))
     report = export(wids(root))
     assert len(read_shardlist(root)) == 2
     assert report.files == 1
@@ -91,7 +91,7 @@ def test_export_refuses_catalog_that_changes_meanwhile(
 ) -> None:
     root = some_shards(tmp_path / "a", 4)
     index(root)
-    split_dataset(root, parse_split_request(ratios="train=1", by="shard"))
+    split_dataset(root, parse_split_request(SplitOptions(ratios="train=1", by="shard")))
     module = import_module(f"wdsctl.core.export.{target}")
     write = module.write
 
@@ -123,7 +123,7 @@ def test_existing_user_file_is_not_replaced(tmp_path: Path) -> None:
 def test_indexes_of_former_splits_are_named(tmp_path: Path) -> None:
     root = some_shards(tmp_path / "a", 4)
     index(root)
-    split_dataset(root, parse_split_request(ratios="train=2,val=1,test=1", by="shard"))
+    split_dataset(root, parse_split_request(SplitOptions(ratios="train=2,val=1,test=1", by="shard")))
     assert export(wids(root)).notes == ()
     Path(root, "index-mine.json").write_text("{}")
     split_dataset(root, SplitRequest(rule=SplitRule({"train": 3, "val": 1}, "shard"), may_move=True))

@@ -18,7 +18,7 @@ from wdsctl.core.index.index import index
 from wdsctl.core.prepare.prepare import PrepareReport, prepare
 from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.split.report import show_splits
-from wdsctl.core.split.request import parse_split_request
+from wdsctl.core.split.request import SplitOptions, parse_split_request
 from wdsctl.core.split.split import split_dataset
 
 UNSURE = PrepareRequest(take_unsure=True)
@@ -123,7 +123,7 @@ def test_command_of_finding_makes_splits(tmp_path: Path, counts: dict[str, int],
     words = shlex.split(finding.message.split("`")[1])
     assert words[:3] == ["wdsctl", "split", root]
     patterns = [after for word, after in itertools.pairwise(words) if word == "--pattern"]
-    split_dataset(root, parse_split_request(patterns=patterns, rest=words[-1]))
+    split_dataset(root, parse_split_request(SplitOptions(pattern=tuple(patterns), rest=words[-1])))
 
     assert {split.name: split.samples for split in show_splits(root).sets[0].splits} == splits
 

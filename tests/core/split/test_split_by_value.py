@@ -17,7 +17,7 @@ from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import UsageError
 from wdsctl.core.index.index import index
 from wdsctl.core.split.report import show_splits
-from wdsctl.core.split.request import parse_split_request
+from wdsctl.core.split.request import SplitOptions, parse_split_request
 from wdsctl.core.split_rules.excludes import Excludes
 from wdsctl.core.split_rules.rule import SplitRule
 
@@ -185,7 +185,7 @@ def test_split_is_named_by_part_key_or_column(tmp_path: Path, value: str) -> Non
     assert splits_of(root) == {"a.tar/k/1": "1", "a.tar/k/2": "2"}
 
 
-@pytest.mark.parametrize("other", [{"ratios": "8,1"}, {"folds": 2}, {"patterns": ["a=b"]}, {"group_by": "json:a"}])
+@pytest.mark.parametrize("other", [{"ratios": "8,1"}, {"folds": 2}, {"pattern": ["a=b"]}, {"group_by": "json:a"}])
 def test_by_value_excludes_other_rules(other: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
-        parse_split_request(by_value="json:split", **other)
+        parse_split_request(SplitOptions(by_value="json:split", **other))

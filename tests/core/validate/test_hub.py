@@ -5,7 +5,7 @@ from pathlib import Path
 from tests.build import a_dataset, samples
 from wdsctl.core.errors import Finding
 from wdsctl.core.index.index import index
-from wdsctl.core.split.request import parse_split_request
+from wdsctl.core.split.request import SplitOptions, parse_split_request
 from wdsctl.core.split.split import split_dataset
 from wdsctl.core.validate.request import ValidateReport, ValidateRequest
 from wdsctl.core.validate.validate import validate
@@ -24,7 +24,7 @@ def test_first_five_samples_of_split_need_same_parts(tmp_path: Path) -> None:
     del shards["s-2.tar"]["000020.txt"]  # the fifth of its split
     root = a_dataset(tmp_path / "a", shards)
     index(root)
-    split_dataset(root, parse_split_request(patterns=["train=s-{0..1}.tar", "val=s-2.tar"]))
+    split_dataset(root, parse_split_request(SplitOptions(pattern=("train=s-{0..1}.tar", "val=s-2.tar"))))
     [finding] = hub_findings(root)
     assert (finding.code, finding.severity, finding.shard, finding.key) == ("WDS166", "error", "s-2.tar", "000020")
     assert "split val have different parts, jpg and txt in the first and jpg here" in finding.message
@@ -35,7 +35,7 @@ def test_first_five_samples_of_split_need_same_parts(tmp_path: Path) -> None:
 def test_shards_in_several_splits_are_reported_once(tmp_path: Path) -> None:
     root = a_dataset(tmp_path / "a", {"a.tar": samples(0, 30), "b.tar": samples(30, 30)})
     index(root)
-    split_dataset(root, parse_split_request(ratios="train=1,val=1", by="sample"))
+    split_dataset(root, parse_split_request(SplitOptions(ratios="train=1,val=1", by="sample")))
     [finding] = hub_findings(root)
     assert (finding.code, finding.count) == ("WDS256", 2)
 

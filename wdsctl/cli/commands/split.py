@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from wdsctl.cli import options
+from wdsctl.cli.declared import takes
 from wdsctl.cli.formatting import (
     display_path,
     escape_line,
@@ -20,8 +21,7 @@ from wdsctl.cli.formatting import (
 )
 from wdsctl.cli.tables import finding_lines, make_table
 from wdsctl.core.errors import OptionConflict, UsageError
-from wdsctl.core.invocation import worker_count
-from wdsctl.core.split_rules.rule import SplitBy
+from wdsctl.core.split.request import SplitCommand, SplitRequest, parse_split_request
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from wdsctl.core.catalog.totals import SplitCount
     from wdsctl.core.split.leaks import LeaksReport
     from wdsctl.core.split.report import SplitExportReport, SplitSetsReport
-    from wdsctl.core.split.split import SplitReport, SplitRequest
+    from wdsctl.core.split.split import SplitReport
 
 
 EPILOG = """
@@ -55,90 +55,10 @@ VALUE is json:FIELD, part:NAME, key:REGEX or column:NAME.
 """
 
 
+@takes(SplitCommand)
 def command(
-    root: options.SamplesArgument,
-    ratios: Annotated[
-        str | None, typer.Argument(metavar="RATIOS", help="8,1,1 or train=8,val=1,test=1.", show_default=False)
-    ] = None,
+    passed: SplitCommand,
     *,
-    by: Annotated[
-        SplitBy,
-        typer.Option(
-            "--by",
-            metavar="|".join(get_args(SplitBy)),
-            help="Assign whole shards, single samples, or samples by a hash of their key. auto: whole shards, or "
-            "samples if the shards do not fit the ratios.",
-        ),
-    ] = "auto",
-    seed: options.SeedOption = 0,
-    group_by: Annotated[
-        str,
-        typer.Option(
-            "--group-by", metavar="VALUE", help="Keep samples with the same value in one split, such as json:id."
-        ),
-    ] = "",
-    stratify: Annotated[
-        str, typer.Option("--stratify", metavar="VALUE", help="Apply the ratios to each value separately.")
-    ] = "",
-    pattern: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--pattern", metavar="NAME=PATTERN", help="Assign shards by brace range, glob: or re: (repeatable)."
-        ),
-    ] = None,
-    keys: Annotated[
-        list[str] | None,
-        typer.Option("--keys", metavar="NAME=FILE", help="Assign the keys in a file, one per line (repeatable)."),
-    ] = None,
-    by_value: Annotated[
-        str,
-        typer.Option("--by-value", metavar="VALUE", help="Assign samples to the split that their value names."),
-    ] = "",
-    rest: Annotated[
-        str,
-        typer.Option("--rest", metavar="NAME", help="Split for all other samples; 'none' leaves them without a split."),
-    ] = "",
-    source: Annotated[str, typer.Option("--from", metavar="FILE", help="Use a split.yaml of Energon.")] = "",
-    folds: Annotated[
-        int | None,
-        typer.Option("--folds", metavar="K", min=1, help="Create K split sets, each with another fold as val."),
-    ] = None,
-    split_set: Annotated[
-        str, typer.Option("--set", metavar="SET", help="Create this split set next to the others.")
-    ] = "",
-    exclude_shard: Annotated[
-        list[str] | None,
-        typer.Option("--exclude-shard", metavar="PATTERN", help="Exclude shards from all splits (repeatable)."),
-    ] = None,
-    exclude_key: Annotated[
-        list[str] | None,
-        typer.Option("--exclude-key", metavar="KEY", help="Exclude samples from all splits (repeatable)."),
-    ] = None,
-    exclude_keys: Annotated[
-        list[str] | None,
-        typer.Option("--exclude-keys", metavar="FILE", help="Exclude the keys in a file (repeatable)."),
-    ] = None,
-    exclude_code: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--exclude-code", metavar="WDSnnn", help="Exclude samples with this finding of validate (repeatable)."
-        ),
-    ] = None,
-    no_excludes: Annotated[
-        bool, typer.Option("--no-excludes", help="Remove all excludes except those given here.")
-    ] = False,
-    allow_empty: Annotated[
-        bool, typer.Option("--allow-empty", help="Allow empty splits, and patterns and keys without matches.")
-    ] = False,
-    drop: Annotated[
-        bool,
-        typer.Option(
-            "--drop", help="Delete the split set of --set, or its folds. Without --set, ask and delete the default set."
-        ),
-    ] = False,
-    again: Annotated[
-        bool, typer.Option("--again", help="Create all split sets again by the rules in dataset.yaml.")
-    ] = False,
     export: Annotated[
         str, typer.Option("--export", metavar="FILE", help="Write a split.yaml of Energon (- for stdout).")
     ] = "",
@@ -146,38 +66,12 @@ def command(
         str | None,
         typer.Option("--leaks", metavar="[PARTS]", help="Find content that is in several splits. [no value: media]"),
     ] = None,
-    wait: options.WaitOption = 0.0,
-    workers: options.UnitWorkersOption = None,
-    catalog: options.CatalogOption = None,
-    dry_run: options.DryRunOption = False,
     common: options.CommonOptions,
 ) -> int:
     """Assign samples to splits such as train, val and test. Does not modify shards."""
-    from wdsctl.core.split.request import parse_split_request
-
-    request = parse_split_request(
-        ratios=ratios,
-        by=by,
-        seed=seed,
-        group_by=group_by,
-        stratify=stratify,
-        patterns=pattern or (),
-        keys=keys or (),
-        by_value=by_value,
-        rest=rest,
-        source=source,
-        folds=folds or 0,
-        split_set=split_set,
-        exclude_shards=exclude_shard or (),
-        exclude_keys=exclude_key or (),
-        exclude_key_files=exclude_keys or (),
-        exclude_codes=exclude_code or (),
-        no_excludes=no_excludes,
-        drop=drop,
-        again=again,
-        allow_empty=allow_empty,
-        workers=worker_count(workers),
-    )
+    root, catalog, dry_run = options.primary_or_root(passed.root), passed.catalog, passed.dry_run
+    request = parse_split_request(passed.options)
+    split_set = request.split_set
     if request.is_query:
         if export and leaks is not None:
             raise OptionConflict(
@@ -202,9 +96,9 @@ def command(
             options=(name,),
             hint="create the splits first, then run `wdsctl split` with this option alone",
         )
-    if drop and not (split_set or dry_run or common.yes):
+    if request.drop and not (split_set or dry_run or common.yes):
         _confirm_drop(root, request, catalog, common)
-    return _make_splits(root, request, catalog, common, wait=wait, dry_run=dry_run)
+    return _make_splits(root, request, catalog, common, wait=passed.wait, dry_run=dry_run)
 
 
 def _confirm_drop(root: str, request: SplitRequest, catalog: str | None, common: options.CommonOptions) -> None:

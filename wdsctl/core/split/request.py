@@ -1,27 +1,148 @@
-"""The request of `wdsctl split`, and its construction from the options of the command and of `wdsctl.split`."""
+"""The options of `split`, and the request that they make."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Annotated, get_args
 
-from wdsctl.core.codes import load_codes
-from wdsctl.core.dataset.shard_patterns import compile_shard_pattern
-from wdsctl.core.energon.split_yaml import read_split_yaml
 from wdsctl.core.errors import OptionConflict, UsageError, refuse_without_effect
-from wdsctl.core.samples.fields import did_you_mean
-from wdsctl.core.split.store import absolute_paths
-from wdsctl.core.split.values import parse_value_spec
+from wdsctl.core.options import Option, PathText, as_paths, as_tuple
+from wdsctl.core.shared_options import DRY_RUN, SPLIT_SEED, Catalog, Root, UnitWorkers, Wait
 from wdsctl.core.split_rules.excludes import Excludes
 from wdsctl.core.split_rules.names import check_split_name
 from wdsctl.core.split_rules.rule import SplitBy, SplitRule
-from wdsctl.core.split_rules.shares import parse_split_shares
 
 _EXCLUDED = ("shard", "key", "keys", "code")  # --exclude-shard, ...
 _RATIOS_HINT = "pass ratios, for example `wdsctl split DATASET 8,1,1`"
+_VALUES = "json:FIELD, part:NAME, key:REGEX or column:NAME"
 
 
 _MAX_FOLDS = 1000  # each is a set, whose splits cover all samples
+
+
+def shares_text(shares: str | Mapping[str, float] | None) -> str | None:
+    """Shares as the command line takes them, whose names and numbers the parser checks."""
+    if isinstance(shares, Mapping):
+        return ",".join(f"{name}={share}" for name, share in shares.items())
+    return shares
+
+
+def pattern_texts(pattern: Mapping[str, str | Sequence[str]] | Sequence[str]) -> tuple[str, ...]:
+    """`NAME=PATTERN`, also of a mapping: split -> one or several patterns."""
+    if not isinstance(pattern, Mapping):
+        return as_tuple(pattern)
+    return tuple(f"{name}={text}" for name, texts in pattern.items() for text in as_tuple(texts))
+
+
+def key_file_texts(keys: Mapping[str, PathText] | Sequence[str]) -> tuple[str, ...]:
+    """`NAME=FILE`, also of a mapping: split -> file."""
+    if not isinstance(keys, Mapping):
+        return as_tuple(keys)
+    return tuple(f"{name}={os.fspath(file)}" for name, file in keys.items())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitOptions:
+    """The options of `split` that make a `SplitRequest`. `pattern`, `keys`: NAME=PATTERN, NAME=FILE."""
+
+    ratios: Annotated[
+        str | None, Option("8,1,1 or train=8,val=1,test=1.", is_argument=True, metavar="RATIOS", parse=shares_text)
+    ] = None
+    by: Annotated[
+        SplitBy,
+        Option(
+            "Assign whole shards, single samples, or samples by a hash of their key. auto: whole shards, or "
+            "samples if the shards do not fit the ratios.",
+            metavar="|".join(get_args(SplitBy)),
+        ),
+    ] = "auto"
+    seed: Annotated[int, SPLIT_SEED] = 0
+    group_by: Annotated[
+        str,
+        Option(
+            "Keep samples with the same value in one split, such as json:id.",
+            metavar="VALUE",
+            python_help=f"Keep samples with the same value in one split: {_VALUES}.",
+        ),
+    ] = ""
+    stratify: Annotated[str, Option("Apply the ratios to each value separately.", metavar="VALUE")] = ""
+    pattern: Annotated[
+        tuple[str, ...],
+        Option(
+            "Assign shards by brace range, glob: or re: (repeatable).",
+            metavar="NAME=PATTERN",
+            is_repeatable=True,
+            parse=pattern_texts,
+            python_help="Split -> patterns of its shards: brace range, glob: or re:.",
+        ),
+    ] = ()
+    keys: Annotated[
+        tuple[str, ...],
+        Option(
+            "Assign the keys in a file, one per line (repeatable).",
+            metavar="NAME=FILE",
+            is_repeatable=True,
+            parse=key_file_texts,
+            python_help="Split -> file with its keys, one per line.",
+        ),
+    ] = ()
+    by_value: Annotated[str, Option("Assign samples to the split that their value names.", metavar="VALUE")] = ""
+    rest: Annotated[str, Option("Split for all other samples; 'none' leaves them without a split.", metavar="NAME")] = (
+        ""
+    )
+    from_file: Annotated[str, Option("Use a split.yaml of Energon.", flag="--from", metavar="FILE", is_path=True)] = ""
+    folds: Annotated[int | None, Option("Create K split sets, each with another fold as val.", metavar="K", min=1)] = (
+        None
+    )
+    split_set: Annotated[str, Option("Create this split set next to the others.", flag="--set", metavar="SET")] = ""
+    exclude_shard: Annotated[
+        tuple[str, ...],
+        Option("Exclude shards from all splits (repeatable).", metavar="PATTERN", is_repeatable=True, parse=as_tuple),
+    ] = ()
+    exclude_key: Annotated[
+        tuple[str, ...],
+        Option("Exclude samples from all splits (repeatable).", metavar="KEY", is_repeatable=True, parse=as_tuple),
+    ] = ()
+    exclude_keys: Annotated[
+        tuple[str, ...],
+        Option("Exclude the keys in a file (repeatable).", metavar="FILE", is_repeatable=True, parse=as_paths),
+    ] = ()
+    exclude_code: Annotated[
+        tuple[str, ...],
+        Option(
+            "Exclude samples with this finding of validate (repeatable).",
+            metavar="WDSnnn",
+            is_repeatable=True,
+            parse=as_tuple,
+        ),
+    ] = ()
+    no_excludes: Annotated[bool, Option("Remove all excludes except those given here.")] = False
+    allow_empty: Annotated[bool, Option("Allow empty splits, and patterns and keys without matches.")] = False
+    drop: Annotated[
+        bool,
+        Option(
+            "Delete the split set of --set, or its folds. Without --set, ask and delete the default set.",
+            python_help="Delete the split set of --set, or its folds; without --set, the default set, with --yes.",
+        ),
+    ] = False
+    again: Annotated[bool, Option("Create all split sets again by the rules in dataset.yaml.")] = False
+    workers: UnitWorkers = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitCommand:
+    """The options of `split`."""
+
+    root: Root
+    options: SplitOptions = SplitOptions()
+    wait: Wait = 0.0
+    catalog: Catalog = None
+    dry_run: Annotated[bool, DRY_RUN] = False
+    yes: Annotated[
+        bool, Option("Let samples move to another split, and let `drop` delete the default set.", flag="")
+    ] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,57 +177,43 @@ class SplitRequest:
         return bool(self.excludes) or self.replace_excludes
 
 
-def parse_split_request(
-    *,
-    ratios: str | None = None,
-    by: SplitBy = "auto",
-    seed: int = 0,
-    group_by: str = "",
-    stratify: str = "",
-    patterns: Sequence[str] = (),
-    keys: Sequence[str] = (),
-    by_value: str = "",
-    rest: str = "",
-    source: str = "",
-    folds: int = 0,
-    split_set: str = "",
-    exclude_shards: Sequence[str] = (),
-    exclude_keys: Sequence[str] = (),
-    exclude_key_files: Sequence[str] = (),
-    exclude_codes: Sequence[str] = (),
-    no_excludes: bool = False,
-    drop: bool = False,
-    again: bool = False,
-    allow_empty: bool = False,
-    workers: int = 1,
-) -> SplitRequest:
+def parse_split_request(options: SplitOptions) -> SplitRequest:
     """The request of these options. Raises UsageError if they contradict each other, or are invalid.
 
-    `patterns`, `keys`: NAME=PATTERN, NAME=FILE. `source`: a split.yaml of Energon. Reads `source`, no other file.
+    Reads `from_file`, no other file.
     """
+    from wdsctl.core.codes import load_codes
+    from wdsctl.core.energon.split_yaml import read_split_yaml
+    from wdsctl.core.samples.fields import did_you_mean
+    from wdsctl.core.split.store import absolute_paths
+    from wdsctl.core.split.values import parse_value_spec
+    from wdsctl.core.split_rules.shares import parse_split_shares
+
+    group_by, stratify, by_value, rest = options.group_by, options.stratify, options.by_value, options.rest
+    ratios, folds, split_set, again = options.ratios, options.folds or 0, options.split_set, options.again
     given = {
         "RATIOS": ratios is not None,
-        "--pattern": bool(patterns),
-        "--keys": bool(keys),
+        "--pattern": bool(options.pattern),
+        "--keys": bool(options.keys),
         "--by-value": bool(by_value),
-        "--from": bool(source),
+        "--from": bool(options.from_file),
         "--folds": bool(folds),
-        "--drop": drop,
+        "--drop": options.drop,
         "--again": again,
     }
-    _check_method([name for name, is_given in given.items() if is_given], by, group_by, stratify, folds, rest)
+    _check_method([name for name, is_given in given.items() if is_given], options)
     for spec in filter(None, (group_by, stratify, by_value)):
         parse_value_spec(spec)
-    blank = SplitRule({}, rest=check_split_name(rest) if rest else "", allow_empty=allow_empty)
-    by_shares = replace(blank, seed=seed, group_by=group_by, stratify=stratify)
+    blank = SplitRule({}, rest=check_split_name(rest) if rest else "", allow_empty=options.allow_empty)
+    by_shares = replace(blank, seed=options.seed, group_by=group_by, stratify=stratify)
     rule, source_excludes = None, Excludes()
-    if source:
-        source_rule, source_excludes = read_split_yaml(source)
+    if options.from_file:
+        source_rule, source_excludes = read_split_yaml(options.from_file)
         rule = replace(blank, patterns=source_rule.patterns)
-    elif patterns:
-        rule = replace(blank, patterns=_parse_patterns(patterns))
-    elif keys:
-        rule = replace(blank, keys=_parse_key_files(keys))
+    elif options.pattern:
+        rule = replace(blank, patterns=_parse_patterns(options.pattern))
+    elif options.keys:
+        rule = replace(blank, keys=_parse_key_files(options.keys))
     elif by_value:
         rule = replace(blank, by_value=by_value)
     elif folds > _MAX_FOLDS:
@@ -114,35 +221,35 @@ def parse_split_request(
     elif folds:
         rule = replace(by_shares, by="auto" if group_by else "key")
     elif ratios is not None:
-        rule = replace(by_shares, by=by, shares=parse_split_shares(ratios))
-    for code in exclude_codes:
+        rule = replace(by_shares, by=options.by, shares=parse_split_shares(ratios))
+    for code in options.exclude_code:
         if code not in load_codes():
             hint = did_you_mean(code, list(load_codes())) or "run `wdsctl explain` to list the codes"
             raise UsageError(f"unknown code {code}", hint=hint)
     excludes = Excludes(
-        shards=tuple(exclude_shards),
-        keys=tuple(exclude_keys),
-        key_files=absolute_paths(exclude_key_files),
-        codes=tuple(exclude_codes),
+        shards=options.exclude_shard,
+        keys=options.exclude_key,
+        key_files=absolute_paths(options.exclude_keys),
+        codes=options.exclude_code,
     )
     request = SplitRequest(
         rule=rule,
         split_set=split_set,
         folds=folds,
         excludes=excludes.merged_with(source_excludes),
-        replace_excludes=no_excludes,
-        drop=drop,
+        replace_excludes=options.no_excludes,
+        drop=options.drop,
         again=again,
-        allow_empty=allow_empty,
-        workers=workers,
+        allow_empty=options.allow_empty,
+        workers=options.workers,
     )
     refuse_without_effect(
-        ("--seed", seed, "RATIOS or --folds", ratios is not None or folds),
-        ("--allow-empty", allow_empty, "RATIOS, another rule, or excludes", rule or again or request.excludes),
-        ("--set", split_set and request.has_excludes, "RATIOS, another rule, or --drop", rule or drop or again),
+        ("--seed", options.seed, "RATIOS or --folds", ratios is not None or folds),
+        ("--allow-empty", options.allow_empty, "RATIOS, another rule, or excludes", rule or again or request.excludes),
+        ("--set", split_set and request.has_excludes, "RATIOS, another rule, or --drop", rule or options.drop or again),
     )
     if again and (split_set or request.has_excludes):
-        name = "--set" if split_set else "--no-excludes" if no_excludes else "new excludes"
+        name = "--set" if split_set else "--no-excludes" if options.no_excludes else "new excludes"
         flags = ("--again", "--set", "--no-excludes", *(f"--exclude-{what}" for what in _EXCLUDED))
         raise OptionConflict(
             f"--again and {name} exclude each other: it makes all sets and excludes again by dataset.yaml",
@@ -153,7 +260,9 @@ def parse_split_request(
     return request
 
 
-def _check_method(methods: Sequence[str], by: SplitBy, group_by: str, stratify: str, folds: int, rest: str) -> None:
+def _check_method(methods: Sequence[str], options: SplitOptions) -> None:
+    by, group_by, stratify, rest = options.by, options.group_by, options.stratify, options.rest
+    folds = options.folds or 0
     if len(methods) > 1:
         raise OptionConflict(
             f"{' and '.join(methods)} exclude each other",
@@ -192,6 +301,8 @@ def _check_method(methods: Sequence[str], by: SplitBy, group_by: str, stratify: 
 
 
 def _parse_patterns(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    from wdsctl.core.dataset.shard_patterns import compile_shard_pattern
+
     patterns: dict[str, tuple[str, ...]] = {}
     for name, pattern in _parse_pairs(texts, "--pattern", "train='shard-{000..799}.tar'"):
         compile_shard_pattern(pattern)
@@ -200,6 +311,8 @@ def _parse_patterns(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
 
 
 def _parse_key_files(texts: Sequence[str]) -> dict[str, str]:
+    from wdsctl.core.split.store import absolute_paths
+
     files: dict[str, str] = {}
     for name, file in _parse_pairs(texts, "--keys", "val=val.txt"):
         if name in files:

@@ -14,6 +14,7 @@ from wdsctl.core.catalog.presence import check_catalog_exists, wait_for_catalog
 from wdsctl.core.catalog.splits import HistoryBySet
 from wdsctl.core.dataset.config import DatasetConfig, read_config_text, update_split_section
 from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command_at
+from wdsctl.core.dataset.polylithic import follow_to_primary
 from wdsctl.core.errors import DatasetError, UsageError
 from wdsctl.core.files import write_text
 from wdsctl.core.invocation import describe_request
@@ -50,7 +51,7 @@ from wdsctl.core.split.report import (
     find_reassigned,
     summarize_strata,
 )
-from wdsctl.core.split.request import SplitRequest
+from wdsctl.core.split.request import SplitCommand, SplitRequest, parse_split_request
 from wdsctl.core.split.store import (
     copy_key_files,
     excludes_with_stored_key_files,
@@ -77,6 +78,33 @@ __all__ = [
 ]
 
 DEFAULT_SHARES = {"train": 1.0}
+
+
+def run_split(command: SplitCommand, *, progress: Progress = SILENT_PROGRESS) -> SplitReport:
+    """Assign samples to splits such as train, val and test: `wdsctl split`. Does not modify shards.
+
+    Pass one of `ratios`, `pattern`, `keys`, `by_value`, `from_file`, `folds`, `drop` and `again`, or only excludes.
+    `wdsctl.inspect(root).splits` shows the splits.
+    """
+    request = parse_split_request(command.options)
+    if request.is_query:
+        raise UsageError(
+            "missing ratios or another rule to split by",
+            hint='pass ratios="8,1,1"; wdsctl.inspect(root).splits shows the splits',
+        )
+    if request.drop and not (request.split_set or command.dry_run or command.yes):
+        raise UsageError(
+            "drop without split_set deletes the default split set and its rule",
+            hint="pass dry_run=True to see the effect, or yes=True to delete them",
+        )
+    return split_dataset(
+        follow_to_primary(command.root, command.catalog),
+        replace(request, may_move=command.yes),
+        catalog=command.catalog,
+        wait=command.wait,
+        dry_run=command.dry_run,
+        progress=progress,
+    )
 
 
 def split_dataset(
