@@ -58,127 +58,6 @@ def _checks_choices(function: _Function) -> _Function:
 
 
 @_checks_choices
-def prepare(
-    source: PathText,
-    dest: PathText | None = None,
-    *,
-    from_format: str = "",
-    option: Mapping[str, str] | None = None,
-    shard_samples: int = 10_000,
-    shard_size: int | str = 1 << 30,
-    template: str = "shard-{index:06d}.tar",
-    layout: Literal["", "monolithic", "polylithic"] = "",
-    parts: Names = "",
-    on_missing: Literal["error", "skip", "keep"] = "error",
-    split: str | Mapping[str, float] | None = None,
-    by: Literal["auto", "shard", "sample", "key"] = "auto",
-    seed: int = 0,
-    sample_type: str = "",
-    field_map: str | Mapping[str, str] = "",
-    redetect: bool = False,
-    drawn_on: Literal["", "shown", "stored"] = "",
-    overwrite: bool = False,
-    key: str | None = None,
-    key_until: Literal["first-dot", "last-dot", "known-extension"] | None = None,
-    media: str | bool | None = None,
-    media_index: bool = False,
-    exclude: Sequence[str] = (),
-    missing: Literal["error", "keep", "drop"] = "error",
-    sample_rows: bool | None = None,
-    hashed: bool | None = None,
-    wait: float = 0.0,
-    workers: int | None = None,
-    catalog: PathText | None = None,
-    dry_run: bool = False,
-    yes: bool = False,
-    progress: Progress | None = None,
-) -> PrepareReport | Any:
-    """Build a training dataset from raw files, tables, tars or JSONL: `wdsctl prepare`. A second run continues.
-
-    Recognises the format of `source` and writes the samples as shards below `dest`. Uses tars and JSONL of texts in
-    place, without `dest`. Then indexes the shards, detects the sample type, and assigns the samples to splits.
-
-    `from_format`: the format of `source`; by default detected. `option`: options of this format.
-
-    `shard_samples`, `shard_size` (bytes, or text such as "500MB"): maximum samples and bytes of a shard.
-    `template`: names of the shards.
-    `layout`: one dataset, or separate ones for media and labels, with each file once. By default, polylithic if
-    repeated files cost 64 MiB and 10 % of the data.
-    `parts`: the parts of a complete sample, such as "jpg,txt".
-    `on_missing`: what to do about incomplete samples, stray files and unreadable files.
-    `split`: "8,1,1", or shares by name. None keeps the splits of the dataset or its source; without any,
-    all samples are in train.
-    `by`, `seed`: as in `wdsctl.split`.
-    `sample_type`, `field_map`: detected by default; `redetect` detects them again.
-    `drawn_on`: whether boxes and masks are drawn on images as viewers show them (by EXIF), or as stored.
-    `key`, `key_until`, `media`, `media_index`, `exclude`, `missing`, `sample_rows`, `hashed`: as in `wdsctl.index`.
-    `overwrite`: replace what `dest` holds of another source, once the new dataset is complete; not for raw files.
-    `wait`: seconds to wait for another writer.
-    `workers`: number of processes. None: the usable CPUs, at most 16.
-    `yes`: accept an uncertain detection, let samples change their split, and accept a `source` that has moved and
-    changed since `dest` was written.
-
-    Returns a `PrepareReport`; for a folder of media with `media` and without `dest`, a `MediaFolderReport`.
-    """
-    from wdsctl.core.dataset.root_spec import parse_root_spec
-    from wdsctl.core.index.index import index_if_media_folder
-    from wdsctl.core.index.request import IndexRequest, MediaRequest
-    from wdsctl.core.invocation import parse_part_names, parse_size_bytes, worker_count
-    from wdsctl.core.prepare.checks import sample_options
-    from wdsctl.core.prepare.prepare import prepare as run_prepare
-    from wdsctl.core.prepare.request import PrepareRequest
-    from wdsctl.core.progress import SILENT_PROGRESS
-    from wdsctl.core.split_rules.shares import parse_split_shares
-
-    spec, catalog_path = parse_root_spec(_path("source", source)), _path_or_none("catalog", catalog)
-    progress = progress or SILENT_PROGRESS
-    index_request = IndexRequest(
-        workers=worker_count(workers),
-        missing=missing,
-        exclude=_as_tuple(exclude),
-        selection=spec.selection,
-        sample_rows=sample_rows,
-        hashed=hashed,
-        dry_run=dry_run,
-        media=MediaRequest(selection=_media_selection(media), keyframes=media_index),
-        key=key,
-        key_until=key_until,
-    )
-    request = PrepareRequest(
-        from_format=from_format,
-        format_options=_format_options(option),
-        shard_samples=shard_samples,
-        shard_size=parse_size_bytes(shard_size),
-        template=template,
-        layout=layout,
-        parts=parse_part_names(parts),
-        on_missing=on_missing,
-        split=parse_split_shares(_shares_text(split)) if split else None,
-        split_by=by,
-        seed=seed,
-        sample_type=sample_type,
-        field_map=_field_map(field_map),
-        redetect=redetect,
-        drawn_on=drawn_on,
-        catalog=catalog_path,
-        index=index_request,
-        wait=wait,
-        may_move=yes,
-        moved=yes,
-        overwrite=overwrite,
-        take_unsure=yes,
-    )
-    if dest is None:
-        unfit = sample_options(request)
-        folder_report = index_if_media_folder(
-            spec, index_request, catalog=catalog_path, wait=wait, unfit=unfit, progress=progress
-        )
-        if folder_report is not None:
-            return folder_report
-    return run_prepare(spec.root, _path_or_none("dest", dest), request, progress=progress)
-
-
-@_checks_choices
 def convert(
     source: PathText | Sequence[PathText],
     dest: PathText,
@@ -348,6 +227,97 @@ def _call(run: Callable[..., _Report], request: type, arguments: Mapping[str, An
 
 
 # Below: written by docs/python_api.py from the requests of the commands. Edit those, then run `make docs`.
+
+
+def prepare(
+    source: PathText,
+    dest: PathText | None = None,
+    *,
+    from_format: str = "",
+    option: Mapping[str, str] | Sequence[str] = (),
+    shard_samples: int = 10000,
+    shard_size: str | float = 1073741824,
+    template: str = "shard-{index:06d}.tar",
+    layout: Literal["", "monolithic", "polylithic"] = "",
+    parts: str | Sequence[str] = (),
+    on_missing: Literal["error", "skip", "keep"] = "error",
+    split: str | Mapping[str, float] | None = None,
+    by: Literal["auto", "shard", "sample", "key"] = "auto",
+    seed: int = 0,
+    sample_type: str = "",
+    field_map: str | Mapping[str, str] = "",
+    redetect: bool = False,
+    drawn_on: Literal["", "shown", "stored"] = "",
+    overwrite: bool = False,
+    key: str | None = None,
+    key_until: Literal["first-dot", "last-dot", "known-extension"] | None = None,
+    media: str | bool | None = None,
+    media_index: bool = False,
+    exclude: str | Sequence[str] | None = None,
+    missing: Literal["error", "keep", "drop"] = "error",
+    sample_rows: bool | None = None,
+    hashed: bool | None = None,
+    wait: float = 0.0,
+    workers: int | None = None,
+    catalog: PathText | None = None,
+    dry_run: bool = False,
+    yes: bool = False,
+    progress: Progress | None = None,
+) -> PrepareReport | Any:
+    """Build a training dataset from raw files, tables, tars or JSONL: `wdsctl prepare`. A second run continues.
+
+    `source`: A folder or file in any format that wdsctl reads: raw files, class folders, tables (CSV, JSON, Parquet)
+    whose rows name files, COCO, LLaVA, ...; tars or JSONL; any of these also at a URL; or some shards:
+    DIR/a-{000..999}.tar, 'DIR/*.tar', glob:..., @list.txt, - (a list on stdin).
+    `dest`: The folder for the shards, or a URL such as s3://bucket/shards. Omit it for tars, which stay in place.
+    `from_format`: Format of the source. [default: detected]
+    `option`: Options of the source's format, such as {'key': 'id'}.
+    `shard_samples`: Maximum number of samples per shard.
+    `shard_size`: Maximum bytes of source data per shard. [default: 1GiB]
+    `template`: Template of the shard names. Other formats replace .tar by their extension.
+    `layout`: Write one dataset, or `dest`/primary and `dest`/media with each file once. [default: polylithic if
+    repeated files cost 64 MiB and 10 % of the data]
+    `parts`: The parts of a complete sample; 'jpg|png' for either. [default: those that at least half of the samples
+    have]
+    `on_missing`: Incomplete samples, files without a key, and unreadable files: stop, skip these samples, or keep the
+    parts that exist.
+    `split`: 8,1,1 or train=8,val=1,test=1. [default: as in the source or dataset.yaml; else all samples in train]
+    `by`: Assign whole shards, single samples, or samples by a hash of their key. auto: single samples if prepare writes
+    the shards to `dest`; in place, whole shards if they fit the ratios, else single samples.
+    `seed`: Seed of the split.
+    `sample_type`: Sample type, such as CaptioningSample. [default: detected]
+    `field_map`: Fields and their parts: image=jpg,caption=txt or a JSON object. [default: detected]
+    `redetect`: Detect the sample type again and rewrite dataset.yaml.
+    `drawn_on`: What boxes and masks are drawn on: images as viewers show them, turned by EXIF, or as files store them.
+    [default: by the format, and by sizes]
+    `overwrite`: Replace what another conversion wrote to `dest`, once the new dataset is complete.
+    `key`: JSONL: the field with the key. [default: the line number]
+    `key_until`: Where the key ends in a file name with several dots. [default: detected; first-dot for tars]
+    `media`: Read facts of images, audio and video from their headers: of parts such as 'jpg,*.seg.png'; 'content'
+    recognises media by content instead of names; True: all media.
+    `media_index`: Also record the keyframes of videos, for fast seeking. Reads whole files without decoding them.
+    `exclude`: Skip shards whose path matches one of these patterns. None: those of the last run.
+    `missing`: If shards or raw files no longer exist: stop, keep their samples, or drop them.
+    `sample_rows`: Store a catalog row for every sample, or only counts (for huge datasets). [default: as in the last
+    run; in the first run rows for tars, counts for JSONL]
+    `hashed`: Compute the SHA-256 of every shard, by reading all of it. [default: as in the last run; in the first run
+    no]
+    `wait`: Seconds to wait while another wdsctl process writes to the dataset.
+    `workers`: Number of processes. None: the usable CPUs, at most 16.
+    `catalog`: Folder of the catalog. [default: ROOT/.wdsctl]
+    `dry_run`: Show the effect without writing anything.
+    `yes`: Accept an uncertain detection, let samples change their split, and accept a source that has moved and changed
+    since `dest` was written.
+
+    Recognises the format of `source` and writes the samples as shards below `dest`. Uses tars and JSONL of texts in
+    place, without `dest`. Then indexes the shards, detects the sample type, and assigns the samples to splits.
+
+    Returns a `PrepareReport`; for a folder of media with `media` and without `dest`, a `MediaFolderReport`.
+    """
+    from wdsctl.core.prepare.prepare import run_prepare
+    from wdsctl.core.prepare.request import PrepareCommand
+
+    return _call(run_prepare, PrepareCommand, locals())
 
 
 def split(

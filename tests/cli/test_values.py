@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from wdsctl.cli import options
 from wdsctl.core.errors import UsageError
 from wdsctl.core.invocation import parse_part_names
+from wdsctl.core.prepare.request import parse_field_map
 from wdsctl.core.samples.field_map import format_field_map_text
 
 
@@ -52,16 +53,16 @@ def test_parse_part_names_accepts_leading_dot() -> None:
         (' {"image": "jpg", "caption": "json[a=b]"}', {"image": "jpg", "caption": "json[a=b]"}),
     ],
 )
-def test_parse_field_map_option_accepts_pairs_and_json(text: str, fields: dict[str, str]) -> None:
-    assert options.parse_field_map_option(text) == fields
+def test_parse_field_map_accepts_pairs_and_json(text: str, fields: dict[str, str]) -> None:
+    assert parse_field_map(text) == fields
 
 
 @pytest.mark.parametrize(
     "text", ["jpg", "=jpg", "image=", "image=jpg,image=png", "image=jpg,,", "{", '{"a": 1}', "{}x"]
 )
-def test_parse_field_map_option_refuses_invalid_text(text: str) -> None:
+def test_parse_field_map_refuses_invalid_text(text: str) -> None:
     with pytest.raises(UsageError):
-        options.parse_field_map_option(text)
+        parse_field_map(text)
 
 
 PATHS = ["jpg", "jpg,png", "json[caption]", "json[a][0],txt", '"a,b"[x]', 'json["a=b"]']
@@ -69,4 +70,4 @@ PATHS = ["jpg", "jpg,png", "json[caption]", "json[a][0],txt", '"a,b"[x]', 'json[
 
 @given(st.dictionaries(st.from_regex(r"[a-z_]{1,8}", fullmatch=True), st.sampled_from(PATHS)))
 def test_format_field_map_text_round_trips(fields: dict[str, str]) -> None:
-    assert options.parse_field_map_option(format_field_map_text(fields)) == fields
+    assert parse_field_map(format_field_map_text(fields)) == fields

@@ -14,12 +14,12 @@ from tests.energon import an_energon_dataset
 from tests.remote import upload_shards
 from tests.robots import make_v30
 from wdsctl.cli.commands.prepare import prepare_renderer
-from wdsctl.cli.options import parse_field_map_option, parse_size_option
+from wdsctl.cli.options import parse_size_option
 from wdsctl.cli.output import Output
 from wdsctl.cli.wizard import (
     Interview,
-    PrepareCommand,
     PrepareResult,
+    WizardCommand,
     command_lines,
     default_dest,
     prepare_with_questions,
@@ -32,7 +32,7 @@ from wdsctl.core.index.request import IndexRequest
 from wdsctl.core.index.write_dataset_yaml import UnsureTypeError
 from wdsctl.core.prepare.prepare import PrepareReport
 from wdsctl.core.prepare.prepare import prepare as prepare_dataset
-from wdsctl.core.prepare.request import PrepareRequest
+from wdsctl.core.prepare.request import PrepareRequest, parse_field_map
 from wdsctl.core.split.report import Move
 from wdsctl.core.split.split import SamplesWouldMoveError
 from wdsctl.core.split_rules.shares import parse_split_shares
@@ -76,14 +76,14 @@ class FakePrepare:
     """A fake prepare that records the requests and returns the given report."""
 
     report: PrepareReport = field(default_factory=lambda: a_prepare_report(detection=DETECTION))
-    requests: list[PrepareCommand] = field(default_factory=list)
+    requests: list[WizardCommand] = field(default_factory=list)
 
-    def __call__(self, request: PrepareCommand, output: Output) -> PrepareReport:
+    def __call__(self, request: WizardCommand, output: Output) -> PrepareReport:
         self.requests.append(request)
         return self.report
 
 
-def run_wizard(request: PrepareCommand, ask: Answers, prepare: FakePrepare, output: Output = QUIET) -> PrepareResult:
+def run_wizard(request: WizardCommand, ask: Answers, prepare: FakePrepare, output: Output = QUIET) -> PrepareResult:
     """Run the wizard with these answers and a fake prepare."""
     return prepare_with_questions(
         request, Interview(ask), output, prepare, lambda _request, _output: prepare.report.detection
@@ -102,7 +102,7 @@ def photos(tmp_path: Path) -> str:
 def test_wizard_asks_for_destination_split_and_uncertain_type_of_raw_folder(photos: str) -> None:
     ask, prepare = make_answers("", "8,1,1", True), unsure_prepare()
 
-    run_wizard(PrepareCommand(source=photos, dest=None, request=PrepareRequest()), ask, prepare)
+    run_wizard(WizardCommand(source=photos, dest=None, request=PrepareRequest()), ask, prepare)
 
     [request] = prepare.requests
     assert request.dest == f"{photos}-shards"
@@ -131,15 +131,15 @@ def test_wizard_asks_nothing_that_options_define(photos: str) -> None:
     ask, prepare = make_answers(), FakePrepare()
     options = PrepareRequest(split={"train": 1.0}, sample_type="CaptioningSample")
 
-    run_wizard(PrepareCommand(source=photos, dest="shards", request=options), ask, prepare)
+    run_wizard(WizardCommand(source=photos, dest="shards", request=options), ask, prepare)
 
     assert ask.questions == []
-    assert prepare.requests == [PrepareCommand(source=photos, dest="shards", request=options)]
+    assert prepare.requests == [WizardCommand(source=photos, dest="shards", request=options)]
 
 
 def test_wizard_empty_split_answer_means_no_split(photos: str) -> None:
     prepare = FakePrepare()
-    run_wizard(PrepareCommand(source=photos, dest="shards", request=PrepareRequest()), make_answers(""), prepare)
+    run_wizard(WizardCommand(source=photos, dest="shards", request=PrepareRequest()), make_answers(""), prepare)
     assert prepare.requests[0].request.split is None
 
 
@@ -147,7 +147,7 @@ def test_wizard_ignores_options_of_splits_if_split_answer_is_empty(
     photos: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     prepare = FakePrepare()
-    request = PrepareCommand(source=photos, dest="shards", request=PrepareRequest(split_by="sample", seed=3))
+    request = WizardCommand(source=photos, dest="shards", request=PrepareRequest(split_by="sample", seed=3))
     run_wizard(request, make_answers(""), prepare, Output())
     taken = prepare.requests[0].request
     assert (taken.split, taken.split_by, taken.seed) == (None, "auto", 0)
@@ -157,7 +157,7 @@ def test_wizard_ignores_options_of_splits_if_split_answer_is_empty(
 def test_wizard_asks_again_after_invalid_split(photos: str, capsys: pytest.CaptureFixture[str]) -> None:
     prepare = FakePrepare()
 
-    request = PrepareCommand(source=photos, dest="shards", request=PrepareRequest())
+    request = WizardCommand(source=photos, dest="shards", request=PrepareRequest())
     run_wizard(request, make_answers("8,,1", "9,1"), prepare, Output())
 
     assert prepare.requests[0].request.split == parse_split_shares("9,1")
@@ -165,7 +165,7 @@ def test_wizard_asks_again_after_invalid_split(photos: str, capsys: pytest.Captu
 
 
 def test_wizard_shows_what_it_asks_about_even_if_quiet(photos: str, capsys: pytest.CaptureFixture[str]) -> None:
-    request = PrepareCommand(source=photos, dest=None, request=PrepareRequest())
+    request = WizardCommand(source=photos, dest=None, request=PrepareRequest())
     run_wizard(request, make_answers("", "8,,1", "9,1", True), unsure_prepare(), QUIET)
 
     shown = capsys.readouterr().err
@@ -178,7 +178,7 @@ def test_wizard_replaces_rejected_detection_before_prepare_runs(photos: str) -> 
         unsure_prepare(),
     )
 
-    run_wizard(PrepareCommand(source=photos, dest="shards", request=PrepareRequest()), ask, prepare)
+    run_wizard(WizardCommand(source=photos, dest="shards", request=PrepareRequest()), ask, prepare)
 
     [request] = prepare.requests
     assert request.request.sample_type == "VQASample"
@@ -187,7 +187,7 @@ def test_wizard_replaces_rejected_detection_before_prepare_runs(photos: str) -> 
 
 def test_wizard_prints_uncertain_detection_with_reasons(photos: str, capsys: pytest.CaptureFixture[str]) -> None:
     run_wizard(
-        PrepareCommand(source=photos, dest="shards", request=PrepareRequest()),
+        WizardCommand(source=photos, dest="shards", request=PrepareRequest()),
         make_answers("9,1", True),
         unsure_prepare(),
         Output(),
@@ -202,7 +202,7 @@ def test_wizard_prints_uncertain_detection_with_reasons(photos: str, capsys: pyt
 def test_wizard_asks_no_fields_of_crude_sample(photos: str) -> None:
     prepare = unsure_prepare()
     run_wizard(
-        PrepareCommand(source=photos, dest="shards", request=PrepareRequest()),
+        WizardCommand(source=photos, dest="shards", request=PrepareRequest()),
         make_answers("", False, "crude"),
         prepare,
     )
@@ -213,7 +213,7 @@ def test_wizard_runs_nothing_if_aborted_at_last_question(photos: str) -> None:
     prepare = unsure_prepare()
     with pytest.raises(StopIteration):
         run_wizard(
-            PrepareCommand(source=photos, dest="shards", request=PrepareRequest()),
+            WizardCommand(source=photos, dest="shards", request=PrepareRequest()),
             make_answers("8,1,1", False),
             prepare,
         )
@@ -225,7 +225,7 @@ def test_wizard_shows_sure_type_without_question_and_leaves_it_to_detection_in_w
     photos: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ask, prepare = make_answers(""), FakePrepare()
-    command = PrepareCommand(source=photos, dest="shards", request=PrepareRequest())
+    command = WizardCommand(source=photos, dest="shards", request=PrepareRequest())
     outcome = run_wizard(command, ask, prepare, Output())
 
     assert [question.split()[0] for question in ask.questions] == ["split,"]
@@ -248,7 +248,7 @@ def test_wizard_writes_same_dataset_yaml_as_run_without_questions(
     with_questions, without = str(tmp_path / "with"), str(tmp_path / "without")
 
     prepare_dataset(source, without)
-    command = PrepareCommand(source=source, dest=with_questions, request=PrepareRequest())
+    command = WizardCommand(source=source, dest=with_questions, request=PrepareRequest())
     outcome = prepare_with_questions(command, Interview(make_answers("")), QUIET)
 
     written = load_config(f"{with_questions}/.wdsctl/dataset.yaml")
@@ -267,7 +267,7 @@ def test_wizard_question_mark_lists_choices_and_asks_again(photos: str, capsys: 
         make_answers("?", "", "?", "8,1,1", False, "?", "vqa", "?", "image=jpg,context=json[q]"),
         unsure_prepare(),
     )
-    run_wizard(PrepareCommand(source=photos, dest=None, request=PrepareRequest()), ask, prepare)
+    run_wizard(WizardCommand(source=photos, dest=None, request=PrepareRequest()), ask, prepare)
 
     assert [question.split()[0] for question in ask.questions] == [
         *("folder", "folder", "split,", "split,", "the", "sample", "sample", "field", "field")
@@ -288,7 +288,7 @@ def test_wizard_shortens_long_list_of_reasons(photos: str, capsys: pytest.Captur
     many = replace(UNSURE, reasons=tuple(f"reason {i} {'so ' * 30}" for i in range(30)))
     prepare = FakePrepare(a_prepare_report(detection=many))
     run_wizard(
-        PrepareCommand(source=photos, dest="shards", request=PrepareRequest()),
+        WizardCommand(source=photos, dest="shards", request=PrepareRequest()),
         make_answers("", True),
         prepare,
         Output(),
@@ -302,7 +302,7 @@ def test_wizard_shortens_long_list_of_reasons(photos: str, capsys: pytest.Captur
 def test_wizard_asks_no_type_without_detection(photos: str) -> None:
     ask = make_answers("")
     run_wizard(
-        PrepareCommand(source=photos, dest="shards", request=PrepareRequest()),
+        WizardCommand(source=photos, dest="shards", request=PrepareRequest()),
         ask,
         FakePrepare(a_prepare_report(detection=None)),
     )
@@ -315,7 +315,7 @@ def test_wizard_asks_no_split_of_prepared_dataset(tmp_path: Path) -> None:
     (tmp_path / "a.tar").write_bytes(b"")
     ask, prepare = make_answers(), FakePrepare(a_prepare_report(up_to_date=True, detection=None))
 
-    run_wizard(PrepareCommand(source=str(tmp_path), dest=None, request=PrepareRequest()), ask, prepare)
+    run_wizard(WizardCommand(source=str(tmp_path), dest=None, request=PrepareRequest()), ask, prepare)
 
     assert ask.questions == []
 
@@ -326,7 +326,7 @@ def test_wizard_names_default_of_split_question(tmp_path: Path, dest: str | None
     source = a_folder(tmp_path, {"a.txt": b"x"} if dest else {"a.tar": b""})
     ask = make_answers("")
     run_wizard(
-        PrepareCommand(source=source, dest=dest, request=PrepareRequest()),
+        WizardCommand(source=source, dest=dest, request=PrepareRequest()),
         ask,
         FakePrepare(a_prepare_report(detection=None)),
     )
@@ -335,7 +335,7 @@ def test_wizard_names_default_of_split_question(tmp_path: Path, dest: str | None
 
 def test_wizard_asks_no_split_of_energon_dataset_with_splits(tmp_path: Path) -> None:
     ask, prepare = make_answers(), FakePrepare(report=a_prepare_report(detection=None))
-    run_wizard(PrepareCommand(source=an_energon_dataset(tmp_path), dest=None, request=PrepareRequest()), ask, prepare)
+    run_wizard(WizardCommand(source=an_energon_dataset(tmp_path), dest=None, request=PrepareRequest()), ask, prepare)
     assert (ask.questions, prepare.requests[0].request.split) == ([], None)
 
 
@@ -345,7 +345,7 @@ def test_wizard_prepares_jsonl_in_place_and_prints_reason(tmp_path: Path, capsys
     prepare = FakePrepare()
 
     run_wizard(
-        PrepareCommand(source=str(tmp_path / "qa.jsonl"), dest=None, request=PrepareRequest()), ask, prepare, Output()
+        WizardCommand(source=str(tmp_path / "qa.jsonl"), dest=None, request=PrepareRequest()), ask, prepare, Output()
     )
 
     assert "JSONL that names no media files beside it: prepare writes only a catalog" in capsys.readouterr().err
@@ -362,12 +362,12 @@ def test_interview_with_yes_confirms_but_asks_for_values() -> None:
 
 
 def test_command_lines_omit_default_options() -> None:
-    request = PrepareCommand(source="my photos", dest=None, request=PrepareRequest(index=IndexRequest(workers=7)))
+    request = WizardCommand(source="my photos", dest=None, request=PrepareRequest(index=IndexRequest(workers=7)))
     assert command_lines(request, 80) == ["  wdsctl prepare 'my photos' --no-input"]
 
 
 def test_command_lines_include_allowed_paths() -> None:
-    command = PrepareCommand(source="photos", dest="out", request=PrepareRequest())
+    command = WizardCommand(source="photos", dest="out", request=PrepareRequest())
     (line,) = command_lines(command, 1000, ["/my data"])
     assert line == "  wdsctl prepare photos out --no-input --allow-path '/my data'"
 
@@ -390,14 +390,14 @@ def test_command_lines_include_every_option() -> None:
         index=IndexRequest(exclude=("a*", "b c"), key="a b", missing="drop", dry_run=True),
     )
 
-    (line,) = command_lines(PrepareCommand(source="a", dest="b", request=options), 1000)
+    (line,) = command_lines(WizardCommand(source="a", dest="b", request=options), 1000)
     words = shlex.split(line)
 
     assert words[:4] == ["wdsctl", "prepare", "a", "b"]
     flags = words[4:]
     values = {flag: flags[i + 1] for i, flag in enumerate(flags[:-1]) if flag.startswith("--")}
     assert parse_split_shares(values["--split"]) == options.split
-    assert parse_field_map_option(values["--field-map"]) == options.field_map
+    assert parse_field_map(values["--field-map"]) == options.field_map
     assert parse_size_option(values["--shard-size"]) == 1000
     assert [flags[i + 1] for i, flag in enumerate(flags) if flag == "--exclude"] == ["a*", "b c"]
     expected = replace(options, split=None, field_map={})
@@ -414,7 +414,7 @@ def test_wizard_asks_split_of_url_and_hides_password(tmp_path: Path, monkeypatch
     url = upload_shards(some_shards(tmp_path / "local", 1), "memory://ann:secret@wizard/shards")
     ask, prepare = make_answers("8,2", True), FakePrepare()
 
-    outcome = run_wizard(PrepareCommand(source=url, dest=None, request=PrepareRequest()), ask, prepare)
+    outcome = run_wizard(WizardCommand(source=url, dest=None, request=PrepareRequest()), ask, prepare)
 
     assert prepare.requests[0].source == url
     [line] = command_lines(outcome.command, 1000)
@@ -423,7 +423,7 @@ def test_wizard_asks_split_of_url_and_hides_password(tmp_path: Path, monkeypatch
 
 def test_command_lines_continue_with_backslash() -> None:
     options = PrepareRequest(split=parse_split_shares("8,1,1"), template="train-{index:06d}.tar", parts=("jpg", "txt"))
-    request = PrepareCommand(source="a folder of photos", dest="a folder of shards", request=options)
+    request = WizardCommand(source="a folder of photos", dest="a folder of shards", request=options)
     lines = command_lines(request, 60)
 
     assert len(lines) > 1
@@ -438,7 +438,7 @@ def test_wizard_confirms_uncertain_type_and_adds_it_to_command(photos: str) -> N
     ask, prepare = make_answers(True), FakePrepare(report=a_prepare_report(detection=doubtful))
     options = PrepareRequest(split={"train": 1.0})
 
-    outcome = run_wizard(PrepareCommand(source=photos, dest="shards", request=options), ask, prepare)
+    outcome = run_wizard(WizardCommand(source=photos, dest="shards", request=options), ask, prepare)
 
     assert ask.questions == [QUESTION_ABOUT_TYPE]
     assert [request.request.sample_type for request in prepare.requests] == [DETECTION.sample_type]
@@ -453,16 +453,16 @@ def test_wizard_confirms_uncertain_type_and_adds_it_to_command(photos: str) -> N
 def test_wizard_asks_again_if_whole_dataset_is_uncertain(
     photos: str, answers: tuple[str | bool, ...], sample_type: str, is_accepted: bool
 ) -> None:
-    requests: list[PrepareCommand] = []
+    requests: list[WizardCommand] = []
 
-    def run(request: PrepareCommand, _output: Output) -> PrepareReport:
+    def run(request: WizardCommand, _output: Output) -> PrepareReport:
         requests.append(request)
         if not request.request.sample_type:
             raise UnsureTypeError(locate(photos), UNSURE)
         return a_prepare_report()
 
     ask = make_answers(*answers)
-    request = PrepareCommand(source=photos, dest="shards", request=PrepareRequest(split={"train": 1.0}))
+    request = WizardCommand(source=photos, dest="shards", request=PrepareRequest(split={"train": 1.0}))
     outcome = prepare_with_questions(request, Interview(ask), QUIET, run, lambda _request, _output: DETECTION)
 
     assert ask.questions[0] == QUESTION_ABOUT_TYPE
@@ -475,17 +475,15 @@ def test_wizard_asks_again_if_whole_dataset_is_uncertain(
 def test_wizard_moves_samples_between_splits_only_if_confirmed(photos: str, answer: bool) -> None:
     move = Move(before="train", after="val", samples=3, keys=("a.tar/1",))
     refused = SamplesWouldMoveError(a_split_report(moved=(move,), reassigned=(move,)))
-    requests: list[PrepareCommand] = []
+    requests: list[WizardCommand] = []
 
-    def run(request: PrepareCommand, _output: Output) -> PrepareReport:
+    def run(request: WizardCommand, _output: Output) -> PrepareReport:
         requests.append(request)
         if not request.request.may_move:
             raise refused
         return a_prepare_report()
 
-    request = PrepareCommand(
-        source=photos, dest="shards", request=PrepareRequest(split={"train": 1.0}, sample_type="X")
-    )
+    request = WizardCommand(source=photos, dest="shards", request=PrepareRequest(split={"train": 1.0}, sample_type="X"))
     with contextlib.nullcontext() if answer else pytest.raises(SamplesWouldMoveError):
         outcome = prepare_with_questions(request, Interview(make_answers(answer)), QUIET, run)
         assert "--yes" in command_lines(outcome.command, 1000)[0]
@@ -499,7 +497,7 @@ def test_wizard_keeps_splits_of_imported_format(tmp_path: Path, capsys: pytest.C
             picture.parent.mkdir(parents=True)
             picture.write_bytes(b"\xff\xd8\xff\xe0")
     ask, prepare = make_answers(""), FakePrepare(a_prepare_report(detection=None))
-    command = PrepareCommand(source=str(tmp_path / "net"), dest=None, request=PrepareRequest())
+    command = WizardCommand(source=str(tmp_path / "net"), dest=None, request=PrepareRequest())
     prepare_with_questions(command, Interview(ask), Output(), prepare)
 
     assert [question.split()[0] for question in ask.questions] == ["folder"]
@@ -513,7 +511,7 @@ def test_wizard_asks_which_of_two_equal_formats(tmp_path: Path, monkeypatch: pyt
     both = [(importers.get_importer(name), FormatMatch(0.6, f"looks like {name}")) for name in ("coco", "folder")]
     monkeypatch.setattr(importers, "find_importers", lambda _: both)
     ask, prepare = make_answers("neither", "folder", "", "", True), FakePrepare()
-    command = PrepareCommand(source=str(tmp_path / "data"), dest=None, request=PrepareRequest())
+    command = WizardCommand(source=str(tmp_path / "data"), dest=None, request=PrepareRequest())
     outcome = run_wizard(command, ask, prepare)
 
     assert ask.questions[0] == ask.questions[1] == "the source could be coco or folder; which is it?"
@@ -537,7 +535,7 @@ def test_default_dest_is_outside_source(
 def test_wizard_asks_only_split_for_robot_data_without_videos(tmp_path: Path) -> None:
     root, ask = make_v30(tmp_path / "set", cameras=()), make_answers("")
     outcome = prepare_with_questions(
-        PrepareCommand(source=root, dest=None, request=PrepareRequest()), Interview(ask), QUIET
+        WizardCommand(source=root, dest=None, request=PrepareRequest()), Interview(ask), QUIET
     )
     assert outcome.report.robot is not None
     assert [question.split(",")[0] for question in ask.questions] == ["split"]

@@ -56,13 +56,6 @@ def parse_size_option(text: str | int) -> int:
         raise typer.BadParameter(f"{error.message}; {error.hint}") from error
 
 
-def parse_field_map_option(text: str) -> dict[str, str]:
-    """`image=jpg,caption=txt` or a JSON object; `image=jpg,png` takes a jpg, or else a png."""
-    from wdsctl.core.samples.field_map import parse_field_map_text
-
-    return parse_field_map_text(text) if text.strip() else {}
-
-
 def refuse_empty(parameters: Iterable[inspect.Parameter], values: Mapping[str, Any]) -> None:
     """Raise UsageError if the value of a path parameter is empty and is not its default."""
     for parameter in parameters:

@@ -6,19 +6,21 @@ import contextlib
 import difflib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import typer
 
 from wdsctl.cli.interrupts import InterruptedBeforeWrite
-from wdsctl.cli.options import CommonOptions, parse_field_map_option
+from wdsctl.cli.options import CommonOptions
 from wdsctl.cli.output import Output
 from wdsctl.cli.progress import show_progress
 from wdsctl.cli.prompts import TerminalPrompter, may_ask
 from wdsctl.core.dataset.location import quote_shell_word
 from wdsctl.core.errors import UsageError, WdsctlError
 from wdsctl.core.invocation import recording_invocation
+from wdsctl.core.options import Declared, changed_options
+from wdsctl.core.prepare.request import PrepareRequest, parse_field_map
 from wdsctl.core.text import escape_control_chars
 from wdsctl.core.urls import is_url, redact_secrets
 
@@ -28,24 +30,11 @@ if TYPE_CHECKING:
     from wdsctl.core.dataset.root_spec import RootSpec
     from wdsctl.core.prepare.prepare import PrepareReport
     from wdsctl.core.prepare.preview import FormatPreview
-    from wdsctl.core.prepare.request import PrepareRequest
     from wdsctl.core.prepare.source import SourceFormat
     from wdsctl.core.samples.detect import Detection
 
 
 T = TypeVar("T")
-
-#: Fields of `PrepareRequest` -> their flag, if it has another name.
-FLAG_OF_OPTION = {
-    "from_format": "--from",
-    "split_by": "--by",
-    "moved": "--yes",
-    "may_move": "--yes",
-    "hashed": "--hash",
-}
-#: Fields without a flag in the printed command: workers do not change the result, and the catalog has the selection.
-OPTIONS_WITHOUT_FLAG = ("workers", "selection", "take_unsure")
-
 
 MAX_REASON_LINES = 16  # fits a terminal of 24 lines and 80 columns with the question
 LINE_CHARACTERS = 70
@@ -110,7 +99,7 @@ class Interview:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PrepareCommand:
+class WizardCommand:
     """The arguments of `prepare`.
 
     `preview`: of a source that an importer reads, and that is not prepared yet. `accepted`: the sample type of some
@@ -128,12 +117,12 @@ class PrepareCommand:
 class PrepareResult:
     """The report of `prepare`, and the request with the answers. `has_prompted`: whether there were questions."""
 
-    command: PrepareCommand
+    command: WizardCommand
     report: PrepareReport
     has_prompted: bool = False
 
 
-def prepare_interactively(command: PrepareCommand, common: CommonOptions) -> PrepareResult:
+def prepare_interactively(command: WizardCommand, common: CommonOptions) -> PrepareResult:
     """Run `prepare`, on a terminal after questions. Nothing is written before the last answer."""
     if not may_ask(common):
         return PrepareResult(command=command, report=run_prepare(command, common.output))
@@ -171,14 +160,14 @@ def report_unwritten_interrupt() -> Iterator[None]:
         raise InterruptedBeforeWrite from interrupt
 
 
-def run_prepare(command: PrepareCommand, output: Output) -> PrepareReport:
+def run_prepare(command: WizardCommand, output: Output) -> PrepareReport:
     from wdsctl.core.prepare.prepare import prepare as verb
 
     with show_progress(output) as progress:
         return verb(command.source, command.dest, command.request, progress=progress)
 
 
-def detect_sample_type(command: PrepareCommand, output: Output) -> Detection | None:
+def detect_sample_type(command: WizardCommand, output: Output) -> Detection | None:
     """Detect the sample type from some samples; None if dataset.yaml, Energon or the source's format determines it."""
     from wdsctl.core.index.index import is_energon_imported
     from wdsctl.core.opened.handle import open_dataset
@@ -203,11 +192,11 @@ def detect_sample_type(command: PrepareCommand, output: Output) -> Detection | N
 
 
 def prepare_with_questions(
-    command: PrepareCommand,
+    command: WizardCommand,
     interview: Interview,
     output: Output,
-    run: Callable[[PrepareCommand, Output], PrepareReport] = run_prepare,
-    detect: Callable[[PrepareCommand, Output], Detection | None] = detect_sample_type,
+    run: Callable[[WizardCommand, Output], PrepareReport] = run_prepare,
+    detect: Callable[[WizardCommand, Output], Detection | None] = detect_sample_type,
 ) -> PrepareResult:
     """Complete the request, let the user confirm the detected sample type, and run `prepare`.
 
@@ -224,11 +213,11 @@ def prepare_with_questions(
 
 
 def _prepare_with_questions(
-    command: PrepareCommand,
+    command: WizardCommand,
     interview: Interview,
     output: Output,
-    run: Callable[[PrepareCommand, Output], PrepareReport],
-    detect: Callable[[PrepareCommand, Output], Detection | None],
+    run: Callable[[WizardCommand, Output], PrepareReport],
+    detect: Callable[[WizardCommand, Output], Detection | None],
 ) -> PrepareResult:
     with report_unwritten_interrupt():
         command = confirm_sample_type(ask_missing(command, interview, output), detect, interview, output)
@@ -237,11 +226,11 @@ def _prepare_with_questions(
 
 
 def _run_confirmed(
-    command: PrepareCommand,
+    command: WizardCommand,
     interview: Interview,
     output: Output,
-    run: Callable[[PrepareCommand, Output], PrepareReport],
-) -> tuple[PrepareCommand, PrepareReport]:
+    run: Callable[[WizardCommand, Output], PrepareReport],
+) -> tuple[WizardCommand, PrepareReport]:
     """Run `prepare`, again after each confirmation that only the finished shards show to be necessary."""
     from wdsctl.core.index.write_dataset_yaml import UnsureTypeError
     from wdsctl.core.split.split import SamplesWouldMoveError
@@ -261,7 +250,7 @@ def _run_confirmed(
             command = _choose_type(command, unsure.detection, "detected in the whole dataset:", interview, output)
 
 
-def _record_answers(command: PrepareCommand, interview: Interview) -> contextlib.AbstractContextManager[None]:
+def _record_answers(command: WizardCommand, interview: Interview) -> contextlib.AbstractContextManager[None]:
     """Record the answers in the history as if they had been typed."""
     return (
         recording_invocation("prepare", _command_line(command)[2:])
@@ -270,7 +259,7 @@ def _record_answers(command: PrepareCommand, interview: Interview) -> contextlib
     )
 
 
-def ask_missing(command: PrepareCommand, interview: Interview, output: Output) -> PrepareCommand:
+def ask_missing(command: WizardCommand, interview: Interview, output: Output) -> WizardCommand:
     """Ask for the form of a source that could be several, the destination, and the split of a new dataset."""
     from wdsctl.core.importers import CHOSEN_BY_USER
     from wdsctl.core.prepare.checks import check_format_dest, check_source_and_dest, unused_split_options
@@ -322,7 +311,7 @@ def ask_missing(command: PrepareCommand, interview: Interview, output: Output) -
     return replace(command, dest=dest, request=request, preview=preview)
 
 
-def _ask_format(command: PrepareCommand, interview: Interview, output: Output) -> SourceFormat:
+def _ask_format(command: WizardCommand, interview: Interview, output: Output) -> SourceFormat:
     """What the source is; asks if several forms fit equally well."""
     from wdsctl.core.importers import CHOSEN_BY_USER
     from wdsctl.core.prepare.source import AmbiguousFormatError, SourceFormat, recognise_format
@@ -368,11 +357,11 @@ def default_dest(source: str) -> str:
 
 
 def confirm_sample_type(
-    command: PrepareCommand,
-    detect: Callable[[PrepareCommand, Output], Detection | None],
+    command: WizardCommand,
+    detect: Callable[[WizardCommand, Output], Detection | None],
     interview: Interview,
     output: Output,
-) -> PrepareCommand:
+) -> WizardCommand:
     """Show the detected sample type. If it is uncertain, ask, and add the type that the user wants to the request.
 
     The request gets no field map with an accepted type: `prepare` detects the fields in the whole dataset, of which the
@@ -390,8 +379,8 @@ def confirm_sample_type(
 
 
 def _choose_type(
-    command: PrepareCommand, detection: Detection, title: str, interview: Interview, output: Output
-) -> PrepareCommand:
+    command: WizardCommand, detection: Detection, title: str, interview: Interview, output: Output
+) -> WizardCommand:
     """Show an uncertain sample type, and add it to the request if the user accepts it, or the type that they name."""
     from wdsctl.cli.tables import labelled_lines
 
@@ -440,7 +429,7 @@ def _type_lines() -> str:
     )
 
 
-def command_lines(command: PrepareCommand, width: int, allowed_paths: Sequence[str] = ()) -> list[str]:
+def command_lines(command: WizardCommand, width: int, allowed_paths: Sequence[str] = ()) -> list[str]:
     """The command on lines of at most `width` characters, continued with backslashes.
 
     `allowed_paths`: the folders of --allow-path, without which it would refuse links.
@@ -454,53 +443,32 @@ def command_lines(command: PrepareCommand, width: int, allowed_paths: Sequence[s
     return [*(f"{line} \\" for line in lines[:-1]), lines[-1]]
 
 
-def _command_line(command: PrepareCommand) -> list[str]:
-    from wdsctl.core.prepare.request import PrepareRequest
-
+def _command_line(command: WizardCommand) -> list[str]:
+    """The words of the command. Workers do not change the result, and the catalog has the selection."""
     line = ["wdsctl", "prepare", redact_secrets(command.source), *([command.dest] if command.dest is not None else [])]
-    for name, value in _changed_options(command.request, PrepareRequest()):
-        line += [argument for argument in _flag(name, value) if argument != "--yes" or argument not in line]
+    for each, value in changed_options(command.request):
+        line += _words(each, value) if each.name != "workers" else []
+    if command.request.may_move or command.request.moved:
+        line.append("--yes")
     return [*line, "--no-input"]
 
 
-def _changed_options(request: Any, defaults: Any) -> Iterator[tuple[str, object]]:
-    """The fields that differ from `defaults` and have a flag, including those of nested requests."""
-    for field in fields(request):
-        value, default = getattr(request, field.name), getattr(defaults, field.name)
-        if value == default or field.name in OPTIONS_WITHOUT_FLAG:
-            continue
-        if field.name == "media":  # MediaRequest; `selection` of an IndexRequest has no flag
-            yield from (
-                (name, each) for name, each in (("media", value.selection), ("media_index", value.keyframes)) if each
-            )
-        elif is_dataclass(value):
-            yield from _changed_options(value, default)
-        else:
-            yield field.name, value
-
-
-def _flag(name: str, value: object) -> list[str]:
-    flag = FLAG_OF_OPTION.get(name, f"--{name.replace('_', '-')}")
-    if isinstance(value, Mapping):
-        return _mapping_flag(name, flag, value)
-    if name == "exclude" and isinstance(value, tuple):
-        return [word for pattern in value for word in (flag, str(pattern))]
+def _words(each: Declared, value: Any) -> list[str]:
+    """The words of an option: its flag and its value, as `prepare` parses them."""
+    flag = each.flag
     if isinstance(value, bool):
         return [flag if value else f"--no-{flag.removeprefix('--')}"]
-    if isinstance(value, tuple):
-        return [flag, ",".join(value)]
-    return [flag, str(value)]
-
-
-def _mapping_flag(name: str, flag: str, value: Mapping[str, Any]) -> list[str]:
-    if name == "format_options":
-        return [word for option, text in value.items() for word in ("-O", f"{option}={text}")]
-    if name == "field_map":
+    if isinstance(value, Mapping) and each.name == "field_map":
         from wdsctl.core.samples.field_map import format_field_map_text
 
         return [flag, format_field_map_text(dict(value))]
-    # repr keeps every digit of a share; people write 8.0 as 8.
-    return [flag, ",".join(f"{key}={share!r}".removesuffix(".0") for key, share in value.items())]
+    if isinstance(value, Mapping):
+        # repr keeps every digit of a share; people write 8.0 as 8.
+        shown = {name: text if isinstance(text, str) else repr(text).removesuffix(".0") for name, text in value.items()}
+        value = tuple(f"{name}={text}" for name, text in shown.items())
+    if isinstance(value, tuple) and each.option.is_repeatable:
+        return [word for text in value for word in (flag, text)]
+    return [flag, ",".join(value) if isinstance(value, tuple) else str(value)]
 
 
 def _ask_fields(sample_type: str, detection: Detection, interview: Interview, output: Output) -> dict[str, str]:
@@ -509,7 +477,7 @@ def _ask_fields(sample_type: str, detection: Detection, interview: Interview, ou
     from wdsctl.core.samples.types import CRUDE, SAMPLE_TYPES
 
     def parse(text: str) -> dict[str, str]:
-        fields = parse_field_map_option(text)
+        fields = dict(parse_field_map(text))
         validate_field_map(sample_type, fields, detection.kinds)
         return fields
 

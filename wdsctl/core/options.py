@@ -187,7 +187,7 @@ def naming_parameters(request: type) -> Iterator[None]:
 
 #: A command line, which stays; or a flag or an argument, perhaps with a value.
 _FLAG_OR_COMMAND = re.compile(
-    r"`wdsctl [^`]*`|(?<![\w-])(--[a-z][a-z-]*|[A-Z]{3,})(?![\w@-])(?: ([^\s,;`-][^\s,;`]*))?"
+    r"`wdsctl [^`]*`|(?<![\w-])(--[a-z][a-z-]*|-[A-Z]|[A-Z]{3,})(?![\w@-])(?: ([^\s,;`-][^\s,;`]*))?"
 )
 
 

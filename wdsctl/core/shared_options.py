@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
-from wdsctl.core.invocation import worker_count
-from wdsctl.core.options import Option
+from wdsctl.core.errors import UsageError
+from wdsctl.core.invocation import parse_size_bytes, worker_count
+from wdsctl.core.options import Option, as_tuple
 from wdsctl.core.split_rules.rule import check_seed
+
+
+def parse_format_options(option: Mapping[str, str] | Sequence[str]) -> dict[str, str]:
+    """Parse `NAME=VALUE` texts of `-O`, each name once, or a mapping. Raises UsageError."""
+    if isinstance(option, Mapping):
+        return dict(option)
+    pairs: dict[str, str] = {}
+    for text in as_tuple(option):
+        name, equals, value = str(text).partition("=")
+        if not name or not equals or name in pairs:
+            raise UsageError(f"{text!r}: expected -O NAME=VALUE, each name once", hint="write -O NAME=VALUE")
+        pairs[name] = value
+    return pairs
+
 
 ROOT = Option(
     "The dataset: a folder with shards at any depth, a .tar or .jsonl file, or a URL of one of these.",
@@ -30,6 +46,31 @@ UNIT_WORKERS = Option(
     default=None,
     python_help="Number of processes. None: the usable CPUs, at most 16.",
 )
+FROM_FORMAT = Option(
+    "Format of the source. [default: detected]",
+    flag="--from",
+    metavar="FORMAT",
+)
+FORMAT_OPTION = Option(
+    "Option of the source's format, such as key=id (repeatable).",
+    name="option",
+    flag="-O",
+    short="--option",
+    metavar="NAME=VALUE",
+    is_repeatable=True,
+    parse=parse_format_options,
+    default=(),
+    python_help="Options of the source's format, such as {'key': 'id'}.",
+)
+SHARD_SAMPLES = Option("Maximum number of samples per shard.", metavar="N", min=1)
+SHARD_SIZE = Option(
+    "Maximum bytes of source data per shard. [default: 1GiB]",
+    metavar="SIZE",
+    parse=parse_size_bytes,
+    parses_early=True,
+)
+TEMPLATE = Option("Template of the shard names. Other formats replace .tar by their extension.", metavar="T")
+OVERWRITE = Option("Replace what another conversion wrote to DEST, once the new dataset is complete.")
 DRY_RUN = Option("Show the effect without writing anything.", short="-n")
 SAMPLE_SEED = Option("Seed of --sample.", metavar="N")
 SPLIT_SEED = Option("Seed of the split.", metavar="N", parse=check_seed)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Literal, get_args
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -22,11 +22,11 @@ from wdsctl.cli.commands.index import (
     totals_text,
 )
 from wdsctl.cli.commands.split import rule_text, splits_table
+from wdsctl.cli.declared import takes, typer_info
 from wdsctl.cli.formatting import display_path, escape_line, format_count, format_field_map, format_size
 from wdsctl.cli.recognition import detection_rows, field_lines, preview_rows, unused_rows
 from wdsctl.cli.tables import finding_lines, labelled_lines, sort_by_severity
-from wdsctl.core.invocation import parse_part_names, worker_count
-from wdsctl.core.split_rules.rule import SplitBy
+from wdsctl.core.prepare.request import DEST, SOURCE, PrepareRequest, consent
 from wdsctl.core.text import pluralize
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from wdsctl.core.convert.request import ConvertReport
     from wdsctl.core.index.index import IndexReport
     from wdsctl.core.prepare.prepare import PrepareReport
-    from wdsctl.core.prepare.request import PrepareRequest
     from wdsctl.core.prepare.robots import RobotReport
     from wdsctl.core.prepare.source import SourceFormat
     from wdsctl.core.prepare.write import FolderReport
@@ -66,137 +65,20 @@ If DEST was already built, SOURCE must be the folder that it was built from,
 or a copy of it. If you moved that folder and then changed it, pass --yes.
 """
 
-SourceArgument = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="SOURCE",
-        help="A folder or file in any format that wdsctl reads: raw files, class folders, tables (CSV, JSON, Parquet) "
-        "whose rows name files, COCO, LLaVA, ...; tars or JSONL; any of these also at a URL; "
-        "or some shards: DIR/a-{000..999}.tar, 'DIR/*.tar', glob:..., @list.txt, - (a list on stdin).",
-        show_default=False,
-    ),
-]
-DestArgument = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="DEST",
-        help="The folder for the shards, or a URL such as s3://bucket/shards. Omit it for tars, which stay in place.",
-    ),
-]
-FormatOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "-O", "--option", metavar="NAME=VALUE", help="Option of the source's format, such as key=id (repeatable)."
-    ),
-]
-LayoutOption = Annotated[
-    Literal["", "monolithic", "polylithic"],
-    typer.Option(
-        "--layout",
-        metavar="monolithic|polylithic",
-        show_default=False,
-        help="Write one dataset, or DEST/primary and DEST/media with each file once. "
-        "[default: polylithic if repeated files cost 64 MiB and 10 % of the data]",
-    ),
-]
-PartsOption = Annotated[
-    str,
-    typer.Option(
-        "--parts",
-        metavar="jpg,txt",
-        help="The parts of a complete sample; 'jpg|png' for either. "
-        "[default: those that at least half of the samples have]",
-    ),
-]
-OnMissingOption = Annotated[
-    Literal["error", "skip", "keep"],
-    typer.Option(
-        "--on-missing",
-        metavar="error|skip|keep",
-        help="Incomplete samples, files without a key, and unreadable files: stop, skip these samples, "
-        "or keep the parts that exist.",
-    ),
-]
-SplitOption = Annotated[
-    str | None,
-    typer.Option(
-        "--split",
-        metavar="RATIOS",
-        help="8,1,1 or train=8,val=1,test=1. [default: as in the source or dataset.yaml; else all samples in train]",
-    ),
-]
-ByOption = Annotated[
-    SplitBy,
-    typer.Option(
-        "--by",
-        metavar="|".join(get_args(SplitBy)),
-        help="Assign whole shards, single samples, or samples by a hash of their key. auto: single samples if prepare "
-        "writes the shards to DEST; in place, whole shards if they fit the ratios, else single samples.",
-    ),
-]
-SampleTypeOption = Annotated[
-    str,
-    typer.Option("--sample-type", metavar="NAME", help="Sample type, such as CaptioningSample. [default: detected]"),
-]
-FieldMapOption = Annotated[
-    str,
-    typer.Option(
-        "--field-map",
-        metavar="MAP",
-        help="Fields and their parts: image=jpg,caption=txt or a JSON object. [default: detected]",
-    ),
-]
-RedetectOption = Annotated[
-    bool, typer.Option("--redetect", help="Detect the sample type again and rewrite dataset.yaml.")
-]
-DrawnOnOption = Annotated[
-    Literal["", "shown", "stored"],
-    typer.Option(
-        "--drawn-on",
-        metavar="shown|stored",
-        show_default=False,
-        help="What boxes and masks are drawn on: images as viewers show them, turned by EXIF, or as files store them. "
-        "[default: by the format, and by sizes]",
-    ),
-]
+SourceArgument = Annotated[str | None, typer_info(SOURCE, "source")]
+DestArgument = Annotated[str | None, typer_info(DEST, "dest")]
 ExplainOption = Annotated[
     bool, typer.Option("--explain", help="Explain why each other format and sample type does not fit.")
 ]
 
 
+@takes(PrepareRequest, before="overwrite")
 def command(
+    request: PrepareRequest,
     source: SourceArgument = None,
     dest: DestArgument = None,
     *,
-    from_format: options.FromOption = "",
-    option: FormatOption = None,
-    shard_samples: options.ShardSamplesOption = 10_000,
-    shard_size: options.ShardSizeOption = 1 << 30,
-    template: options.TemplateOption = "shard-{index:06d}.tar",
-    layout: LayoutOption = "",
-    parts: PartsOption = "",
-    on_missing: OnMissingOption = "error",
-    split: SplitOption = None,
-    by: ByOption = "auto",
-    seed: options.SeedOption = 0,
-    sample_type: SampleTypeOption = "",
-    field_map: FieldMapOption = "",
-    redetect: RedetectOption = False,
-    drawn_on: DrawnOnOption = "",
     explain: ExplainOption = False,
-    overwrite: options.OverwriteOption = False,
-    key: options.KeyOption = None,
-    key_until: options.KeyUntilOption = None,
-    media: options.MediaOption = None,
-    media_index: options.MediaIndexOption = False,
-    exclude: options.ExcludeOption = None,
-    missing: options.MissingOption = "error",
-    sample_rows: options.SampleRowsOption = None,
-    hashed: options.HashOption = None,
-    wait: options.WaitOption = 0.0,
-    workers: options.UnitWorkersOption = None,
-    catalog: options.CatalogOption = None,
-    dry_run: options.DryRunOption = False,
     common: options.CommonOptions,
 ) -> int:
     """Build a training dataset from raw files, tables, tars or JSONL.
@@ -210,56 +92,18 @@ def command(
     from wdsctl.cli.output import terminal_width
     from wdsctl.cli.progress import show_progress
     from wdsctl.core.dataset.root_spec import parse_root_spec
-    from wdsctl.core.index.index import index_if_media_folder
-    from wdsctl.core.index.request import IndexRequest, MediaRequest
     from wdsctl.core.index.write_dataset_yaml import UnsureTypeError
     from wdsctl.core.prepare.checks import sample_options
-    from wdsctl.core.prepare.request import PrepareRequest
-    from wdsctl.core.split_rules.shares import parse_split_shares
+    from wdsctl.core.prepare.prepare import catalog_media_folder
 
     spec = wizard.ask_source(common) if source is None else parse_root_spec(source)
-    source = spec.root
-    request = IndexRequest(
-        workers=worker_count(workers),
-        missing=missing,
-        exclude=tuple(exclude or ()),
-        selection=spec.selection,
-        sample_rows=sample_rows,
-        hashed=hashed,
-        dry_run=dry_run,
-        media=MediaRequest(selection=media, keyframes=media_index),
-        key=key,
-        key_until=key_until,
-    )
-    prepare_request = PrepareRequest(
-        from_format=from_format,
-        format_options=options.parse_format_options(option or []),
-        shard_samples=shard_samples,
-        shard_size=shard_size,
-        template=template,
-        layout=layout,
-        parts=parse_part_names(parts),
-        on_missing=on_missing,
-        split=parse_split_shares(split) if split else None,
-        split_by=by,
-        seed=seed,
-        may_move=common.yes,
-        sample_type=sample_type,
-        field_map=options.parse_field_map_option(field_map),
-        redetect=redetect,
-        drawn_on=drawn_on,
-        moved=common.yes,
-        overwrite=overwrite,
-        take_unsure=common.yes,
-        catalog=catalog,
-        index=request,
-        wait=wait,
-    )
+    request = replace(request, index=replace(request.index, selection=spec.selection))
+    if common.yes:
+        request = consent(request)
     if dest is None:
-        unfit = {**sample_options(prepare_request), "--explain": explain}
         with show_progress(common.output) as progress:
-            folder_report = index_if_media_folder(
-                spec, request, catalog=catalog, wait=wait, unfit=unfit, progress=progress
+            folder_report = catalog_media_folder(
+                spec, request, {**sample_options(request), "--explain": explain}, progress
             )
         if folder_report is not None:
             common.output.answer("prepare", folder_report, render_media_folder_index, names=[folder_report.catalog])
@@ -268,17 +112,17 @@ def command(
     output = common.output
     try:
         outcome = wizard.prepare_interactively(
-            wizard.PrepareCommand(source=source, dest=dest, request=prepare_request), common
+            wizard.WizardCommand(source=spec.root, dest=dest, request=request), common
         )
     except UnsureTypeError as error:
         if not common.json:  # what was found and left out comes before the question that remains
-            render = prepare_renderer(prepare_request, explain=explain, is_sure=False)
+            render = prepare_renderer(request, explain=explain, is_sure=False)
             output.answer("prepare", error.report, render, names=())
         raise
     report = outcome.report
     keeps_type = report.detection is None
     if explain and keeps_type:
-        report = _with_detection(report, outcome.command, catalog)
+        report = _with_detection(report, outcome.command, request.catalog)
     output.answer(
         "prepare",
         report,
@@ -290,7 +134,7 @@ def command(
     if not (report.dry_run or report.up_to_date or common.json):
         verb = "inspect" if report.split is not None else "validate"
         allowed = () if report.from_folder else common.allow_path or ()  # what links lead to lies in the shards then
-        again = [("--catalog", catalog)] if catalog else []
+        again = [("--catalog", request.catalog)] if request.catalog else []
         again += [("--allow-path", folder) for folder in allowed]
         options_again = "".join(f" {name} {shell_argument(value)}" for name, value in again)
         output.note(f"next: wdsctl {verb} {shell_argument(report.dest)}{options_again}")
@@ -303,7 +147,7 @@ def command(
     return max(codes, default=0)
 
 
-def _with_detection(report: PrepareReport, prepared: wizard.PrepareCommand, catalog: str | None) -> PrepareReport:
+def _with_detection(report: PrepareReport, prepared: wizard.WizardCommand, catalog: str | None) -> PrepareReport:
     """The report with what detection finds, of a dataset that keeps its dataset.yaml. Reads a few samples."""
     from wdsctl.core.dataset.root_spec import parse_root_spec
     from wdsctl.core.index.write_dataset_yaml import detect_dataset_type

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from operator import attrgetter
-from typing import Literal
 
 from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.dataset.raw_folder_walk import (
@@ -36,18 +35,10 @@ from wdsctl.core.samples.key_rules import (
     equivalent_part,
     use_given_key_rule,
 )
-from wdsctl.core.samples.naming import (
-    FIRST_DOT,
-    KNOWN_EXTENSION,
-    KeyRuleName,
-    RawSample,
-    dotless_key,
-)
+from wdsctl.core.samples.naming import FIRST_DOT, KNOWN_EXTENSION, KeyRuleName, OnMissing, RawSample, dotless_key
 from wdsctl.core.storage.source_files import read_start
 from wdsctl.core.text import path_for_message, pluralize
 from wdsctl.core.urls import is_url
-
-OnMissing = Literal["error", "skip", "keep"]
 
 MAX_EXAMPLES = 5  # of problems, in messages
 

@@ -28,12 +28,14 @@ from wdsctl.core.index.index import (
     IndexReport,
     check_new_catalog,
     index_dataset,
+    index_if_media_folder,
     index_locked,
     index_staged,
     is_energon_imported,
     lacking_field_findings,
 )
 from wdsctl.core.index.key_until import write_rule
+from wdsctl.core.index.media_folder import MediaFolderReport
 from wdsctl.core.index.picture_sizes import write_drawn_on
 from wdsctl.core.index.request import MediaRequest
 from wdsctl.core.index.write_dataset_yaml import (
@@ -58,11 +60,12 @@ from wdsctl.core.prepare.checks import (
     check_source_and_dest,
     conversion_request,
     missing_dest_error,
+    sample_options,
     survey_source,
 )
 from wdsctl.core.prepare.polylithic import resolve_polylithic_config
 from wdsctl.core.prepare.preview import check_fields_of_folder, check_fields_of_format
-from wdsctl.core.prepare.request import PrepareRequest
+from wdsctl.core.prepare.request import PrepareCommand, PrepareRequest, consent
 from wdsctl.core.prepare.robots import (
     FORMAT as ROBOT_FORMAT,
 )
@@ -119,6 +122,34 @@ class PrepareReport:
     field_map: Mapping[str, str] = field(default_factory=dict)  # of this sample type
     robot: RobotReport | None = None  # of a LeRobot dataset
     former_type: str = ""  # "TYPE: FIELD=PART,..." of the dataset.yaml that existed before; empty without one
+
+
+def run_prepare(command: PrepareCommand, *, progress: Progress = SILENT_PROGRESS) -> PrepareReport | MediaFolderReport:
+    """Build a training dataset from raw files, tables, tars or JSONL: `wdsctl prepare`. A second run continues.
+
+    Recognises the format of `source` and writes the samples as shards below `dest`. Uses tars and JSONL of texts in
+    place, without `dest`. Then indexes the shards, detects the sample type, and assigns the samples to splits.
+
+    Returns a `PrepareReport`; for a folder of media with `media` and without `dest`, a `MediaFolderReport`.
+    """
+    spec, request = parse_root_spec(command.source), command.request
+    request = replace(request, index=replace(request.index, selection=spec.selection))
+    if command.yes:
+        request = consent(request)
+    report = None if command.dest else catalog_media_folder(spec, request, sample_options(request), progress)
+    return report or prepare(spec.root, command.dest, request, progress=progress)
+
+
+def catalog_media_folder(
+    spec: RootSpec, request: PrepareRequest, inapplicable: Mapping[str, bool], progress: Progress
+) -> MediaFolderReport | None:
+    """Catalog `spec` if it is a folder of media; else return None. `inapplicable`: options, and whether they are given.
+
+    Raises the errors of `index_if_media_folder`.
+    """
+    return index_if_media_folder(
+        spec, request.index, catalog=request.catalog, wait=request.wait, unfit=inapplicable, progress=progress
+    )
 
 
 def prepare(

@@ -1,48 +1,175 @@
-"""The request of `prepare`."""
+"""The options of `prepare`, and the request that they make."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Literal, get_args
 
-from wdsctl.core.dataset.raw_folder import OnMissing
 from wdsctl.core.index.request import IndexRequest
-from wdsctl.core.samples.types import DrawnOn
+from wdsctl.core.invocation import parse_part_names
+from wdsctl.core.options import Group, Option
+from wdsctl.core.samples.naming import DEFAULT_TEMPLATE, OnMissing
+from wdsctl.core.shared_options import (
+    FORMAT_OPTION,
+    FROM_FORMAT,
+    OVERWRITE,
+    SHARD_SAMPLES,
+    SHARD_SIZE,
+    SPLIT_SEED,
+    TEMPLATE,
+    Catalog,
+    Wait,
+)
 from wdsctl.core.split_rules.rule import SplitBy
+
+#: The options of `index` that `prepare` has, in its order.
+INDEX_OPTIONS = Group(
+    "key key_until media media_index exclude missing sample_rows hashed workers dry_run".split()  # noqa: SIM905
+)
+
+
+def parse_split(split: str | Mapping[str, float] | None) -> Mapping[str, float] | None:
+    """Parse `8,1,1` or shares by name; None for empty text. Raises UsageError WDS210."""
+    if not split:
+        return None
+    from wdsctl.core.split_rules.shares import parse_split_shares, shares_text
+
+    return parse_split_shares(shares_text(split))
+
+
+def parse_field_map(field_map: str | Mapping[str, str]) -> Mapping[str, str]:
+    """Parse `image=jpg,caption=txt` or a JSON object; `image=jpg,png` takes a jpg, or else a png. Raises UsageError."""
+    if not isinstance(field_map, str):
+        return dict(field_map)
+    from wdsctl.core.samples.field_map import parse_field_map_text
+
+    return parse_field_map_text(field_map) if field_map.strip() else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrepareRequest:
-    """The options of `prepare`. `index`: the options shared with `index`, of which raw folders use some."""
+    """What `prepare` does with a source. Of the options of `index`, raw folders use some.
 
-    # What the source is. `format_options`: options of its format, such as encoding=latin1
-    from_format: str = ""  # empty: recognise it
-    format_options: Mapping[str, str] = field(default_factory=dict)
-    # The shards in DEST. A shard ends at the limit that is reached first.
-    shard_samples: int = 10_000
-    shard_size: int = 1 << 30  # bytes of the tar
-    template: str = "shard-{index:06d}.tar"
-    # Of a source whose rows name files. Empty: polylithic if files that several rows name cost much space.
-    layout: Literal["", "monolithic", "polylithic"] = ""
-    # Raw folders
-    parts: tuple[str, ...] = ()  # those of a complete sample; empty: those that most samples have
-    on_missing: OnMissing = "error"
-    overwrite: bool = False  # replace what was written to DEST from another source that is no raw folder
-    moved: bool = False  # the source is the folder that DEST was made from, at another path
-    # Splits. None: keep those of the catalog or dataset.yaml; a new dataset has those of its names or fields, if any.
-    split: Mapping[str, float] | None = None
+    `layout`: empty for polylithic if files that several rows name cost much space. `parts`: empty for those that most
+    samples have. `split`: None keeps the splits of the catalog or dataset.yaml; a new dataset has those of its names or
+    fields, if any.
+    """
+
+    from_format: Annotated[str, FROM_FORMAT] = ""
+    format_options: Annotated[Mapping[str, str], FORMAT_OPTION] = field(default_factory=dict)
+    shard_samples: Annotated[int, SHARD_SAMPLES] = 10_000
+    shard_size: Annotated[int, SHARD_SIZE] = (
+        1 << 30
+    )  # bytes of the tar; a shard ends at the limit that it reaches first
+    template: Annotated[str, TEMPLATE] = DEFAULT_TEMPLATE
+    layout: Annotated[
+        Literal["", "monolithic", "polylithic"],
+        Option(
+            "Write one dataset, or DEST/primary and DEST/media with each file once. "
+            "[default: polylithic if repeated files cost 64 MiB and 10 % of the data]",
+            metavar="monolithic|polylithic",
+        ),
+    ] = ""
+    parts: Annotated[
+        tuple[str, ...],
+        Option(
+            "The parts of a complete sample; 'jpg|png' for either. "
+            "[default: those that at least half of the samples have]",
+            metavar="jpg,txt",
+            parse=parse_part_names,
+        ),
+    ] = ()
+    on_missing: Annotated[
+        OnMissing,
+        Option(
+            "Incomplete samples, files without a key, and unreadable files: stop, skip these samples, "
+            "or keep the parts that exist.",
+            metavar="error|skip|keep",
+        ),
+    ] = "error"
+    split: Annotated[
+        Mapping[str, float] | None,
+        Option(
+            "8,1,1 or train=8,val=1,test=1. [default: as in the source or dataset.yaml; else all samples in train]",
+            metavar="RATIOS",
+            parse=parse_split,
+        ),
+    ] = None
+    split_by: Annotated[
+        SplitBy,
+        Option(
+            "Assign whole shards, single samples, or samples by a hash of their key. auto: single samples if prepare "
+            "writes the shards to DEST; in place, whole shards if they fit the ratios, else single samples.",
+            name="by",
+            metavar="|".join(get_args(SplitBy)),
+        ),
+    ] = "auto"
+    seed: Annotated[int, SPLIT_SEED] = 0
+    sample_type: Annotated[
+        str, Option("Sample type, such as CaptioningSample. [default: detected]", metavar="NAME")
+    ] = ""
+    field_map: Annotated[
+        Mapping[str, str],
+        Option(
+            "Fields and their parts: image=jpg,caption=txt or a JSON object. [default: detected]",
+            metavar="MAP",
+            parse=parse_field_map,
+            default="",
+        ),
+    ] = field(default_factory=dict)
+    redetect: Annotated[bool, Option("Detect the sample type again and rewrite dataset.yaml.")] = False
+    drawn_on: Annotated[
+        Literal["", "shown", "stored"],
+        Option(
+            "What boxes and masks are drawn on: images as viewers show them, turned by EXIF, or as files store them. "
+            "[default: by the format, and by sizes]",
+            metavar="shown|stored",
+        ),
+    ] = ""
+    overwrite: Annotated[bool, OVERWRITE] = False  # not for raw folders
+    index: Annotated[IndexRequest, INDEX_OPTIONS] = field(default_factory=IndexRequest)
+    wait: Wait = 0.0
+    catalog: Catalog = None
     uses_split_field: bool = True  # a field of the samples that names splits is not ignored
-    split_by: SplitBy = "auto"
-    seed: int = 0
+    moved: bool = False  # the source is the folder that DEST was made from, at another path
     may_move: bool = False  # another split may move samples from one split to another
-    # dataset.yaml
-    sample_type: str = ""  # empty: detect it
-    field_map: Mapping[str, str] = field(default_factory=dict)
-    redetect: bool = False  # detect the sample type again
-    drawn_on: DrawnOn | Literal[""] = ""  # what labels are drawn on; empty: decide for a new dataset.yaml
     take_unsure: bool = False  # write a detected sample type that is not sure
-    # The catalog
-    catalog: str | None = None
-    index: IndexRequest = field(default_factory=IndexRequest)
-    wait: float = 0.0  # seconds, for another wdsctl that holds the lock
+
+
+SOURCE = Option(
+    "A folder or file in any format that wdsctl reads: raw files, class folders, tables (CSV, JSON, Parquet) "
+    "whose rows name files, COCO, LLaVA, ...; tars or JSONL; any of these also at a URL; "
+    "or some shards: DIR/a-{000..999}.tar, 'DIR/*.tar', glob:..., @list.txt, - (a list on stdin).",
+    is_argument=True,
+    is_path=True,
+    metavar="SOURCE",
+)
+DEST = Option(
+    "The folder for the shards, or a URL such as s3://bucket/shards. Omit it for tars, which stay in place.",
+    is_argument=True,
+    is_path=True,
+    metavar="DEST",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrepareCommand:
+    """The options of `prepare`, as Python users pass them: the command line asks for a missing source."""
+
+    source: Annotated[str, SOURCE]
+    dest: Annotated[str | None, DEST] = None
+    request: PrepareRequest = field(default_factory=PrepareRequest)
+    yes: Annotated[
+        bool,
+        Option(
+            "Accept an uncertain detection, let samples change their split, and accept a source that has moved and "
+            "changed since DEST was written.",
+            flag="",
+        ),
+    ] = False
+
+
+def consent(request: PrepareRequest) -> PrepareRequest:
+    """The request after `--yes`."""
+    return replace(request, moved=True, may_move=True, take_unsure=True)

@@ -19,6 +19,8 @@ from typing import Literal, NamedTuple, get_args
 from wdsctl.core.errors import UsageError
 
 KeyRuleName = Literal["first-dot", "last-dot", "known-extension"]
+#: What to do about incomplete samples, stray files and unreadable files of raw folders.
+OnMissing = Literal["error", "skip", "keep"]
 FIRST_DOT: KeyRuleName = "first-dot"
 LAST_DOT: KeyRuleName = "last-dot"
 KNOWN_EXTENSION: KeyRuleName = "known-extension"

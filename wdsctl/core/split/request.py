@@ -22,11 +22,11 @@ _VALUES = "json:FIELD, part:NAME, key:REGEX or column:NAME"
 _MAX_FOLDS = 1000  # each is a set, whose splits cover all samples
 
 
-def shares_text(shares: str | Mapping[str, float] | None) -> str | None:
-    """Shares as the command line takes them, whose names and numbers the parser checks."""
-    if isinstance(shares, Mapping):
-        return ",".join(f"{name}={share}" for name, share in shares.items())
-    return shares
+def parse_ratios(ratios: str | Mapping[str, float] | None) -> str | None:
+    """The ratios as text, also of a mapping."""
+    from wdsctl.core.split_rules.shares import shares_text
+
+    return None if ratios is None else shares_text(ratios)
 
 
 def pattern_texts(pattern: Mapping[str, str | Sequence[str]] | Sequence[str]) -> tuple[str, ...]:
@@ -48,7 +48,7 @@ class SplitOptions:
     """The options of `split` that make a `SplitRequest`. `pattern`, `keys`: NAME=PATTERN, NAME=FILE."""
 
     ratios: Annotated[
-        str | None, Option("8,1,1 or train=8,val=1,test=1.", is_argument=True, metavar="RATIOS", parse=shares_text)
+        str | None, Option("8,1,1 or train=8,val=1,test=1.", is_argument=True, metavar="RATIOS", parse=parse_ratios)
     ] = None
     by: Annotated[
         SplitBy,

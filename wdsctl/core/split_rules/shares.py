@@ -141,3 +141,8 @@ def _parse_share(text: str, number: str) -> float:
 
 def _shares_error(text: str, why: str) -> UsageError:
     return UsageError(f"cannot split by {text!r}: {why}", hint=_HINT, code="WDS210")
+
+
+def shares_text(shares: str | Mapping[str, float]) -> str:
+    """Shares as the command line takes them, whose names and numbers `parse_split_shares` checks."""
+    return shares if isinstance(shares, str) else ",".join(f"{name}={share}" for name, share in shares.items())

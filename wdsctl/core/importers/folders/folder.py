@@ -8,14 +8,14 @@ from hashlib import blake2b
 from itertools import islice
 from typing import cast
 
-from wdsctl.core.dataset.raw_folder import OnMissing, RawListing, list_raw_folder
+from wdsctl.core.dataset.raw_folder import RawListing, list_raw_folder
 from wdsctl.core.errors import Finding, WdsctlError
 from wdsctl.core.importers.common.samples import SourceSample
 from wdsctl.core.importers.common.source import SampleSource
 from wdsctl.core.importers.common.values import check_format_options, parse_choice_option, parse_list_option
 from wdsctl.core.importers.protocol import FilePart, FormatMatch, Options, Source, SourceDescription
 from wdsctl.core.importers.splits.folders import split_folder_findings
-from wdsctl.core.samples.naming import KEY_RULES, dotless_key, parse_key_rule, split_name
+from wdsctl.core.samples.naming import KEY_RULES, OnMissing, dotless_key, parse_key_rule, split_name
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import pluralize
 
