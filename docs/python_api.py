@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
 
-from wdsctl.core.options import Declared, declared_options, name_parameters
+from wdsctl.core.options import LAST_NAMES, Declared, declared_options, name_parameters
 
 API = Path(__file__).resolve().parent.parent / "wdsctl" / "api.py"
 MARK = "# Below: written by docs/python_api.py from the requests of the commands. Edit those, then run `make docs`.\n"
@@ -110,7 +110,7 @@ def load(name: str) -> Any:
 def _head(name: str, parameters: list[str], returns: str, options: dict[str, Declared]) -> str:
     positional = sum(options[each.partition(":")[0]].option.is_argument for each in parameters)
     lines = [*parameters[:positional], "*", *parameters[positional:], "progress: Progress | None = None"]
-    return f"def {name}({', '.join(lines)},) -> {returns}:"
+    return f"def {name}({', '.join(lines)}) -> {returns}:"
 
 
 def _overload(name: str, options: dict[str, Declared], overload: Overload) -> str:
@@ -149,6 +149,8 @@ def _docstring(run: Callable[..., object], options: Any, request: type) -> str:
     head, _, rest = textwrap.dedent(f"    {run.__doc__}").strip().partition("\n\n")
     lines = [head, ""]
     for each in options:
+        if each.name in LAST_NAMES and each.option.flag is None:
+            continue  # the docstring of the module explains them
         text = each.option.python_help or each.option.help.replace(" (repeatable)", "")
         lines += textwrap.wrap(f"`{each.name}`: {name_parameters(text, request, '`')}", 116, break_on_hyphens=False)
     text = "\n".join([*lines, *(["", rest] if rest else [])])

@@ -1,8 +1,11 @@
 """The commands as functions: `wdsctl.prepare(...)` does what `wdsctl prepare` does, and returns its report.
 
 Arguments have the names of the options, with `_` for `-`. The functions never print or prompt: `yes=True` confirms,
-like `--yes`. All raise `WdsctlError` with a code, a location and a hint. Each imports what it
-needs when it is called.
+like `--yes`. All raise `WdsctlError` with a code, a location and a hint. Each imports what it needs when it is called.
+
+In all functions, `wait` is the seconds to wait while another wdsctl process writes to the dataset, and `workers` the
+number of processes (None: the usable CPUs, at most 16). `catalog` is the folder of the catalog (None: ROOT/.wdsctl).
+`dry_run` shows the effect without writing anything. `progress` is told what is done.
 """
 
 from __future__ import annotations
@@ -302,10 +305,6 @@ def prepare(
     run; in the first run rows for tars, counts for JSONL]
     `hashed`: Compute the SHA-256 of every shard, by reading all of it. [default: as in the last run; in the first run
     no]
-    `wait`: Seconds to wait while another wdsctl process writes to the dataset.
-    `workers`: Number of processes. None: the usable CPUs, at most 16.
-    `catalog`: Folder of the catalog. [default: ROOT/.wdsctl]
-    `dry_run`: Show the effect without writing anything.
     `yes`: Accept an uncertain detection, let samples change their split, and accept a source that has moved and changed
     since `dest` was written.
 
@@ -374,10 +373,6 @@ def split(
     `allow_empty`: Allow empty splits, and patterns and keys without matches.
     `drop`: Delete the split set of `split_set`, or its folds; without `split_set`, the default set, with `yes`.
     `again`: Create all split sets again by the rules in dataset.yaml.
-    `wait`: Seconds to wait while another wdsctl process writes to the dataset.
-    `workers`: Number of processes. None: the usable CPUs, at most 16.
-    `catalog`: Folder of the catalog. [default: `root`/.wdsctl]
-    `dry_run`: Show the effect without writing anything.
     `yes`: Let samples move to another split, and let `drop` delete the default set.
 
     Pass one of `ratios`, `pattern`, `keys`, `by_value`, `from_file`, `folds`, `drop` and `again`, or only excludes.
@@ -433,10 +428,6 @@ def index(
     run; in the first run rows for tars, counts for JSONL]
     `hashed`: Compute the SHA-256 of every shard, by reading all of it. [default: as in the last run; in the first run
     no]
-    `wait`: Seconds to wait while another wdsctl process writes to the dataset.
-    `workers`: Number of processes. None: the usable CPUs, at most 16.
-    `catalog`: Folder of the catalog. [default: `root`/.wdsctl]
-    `dry_run`: Show the effect without writing anything.
 
     Returns an `IndexReport`; for a folder of media, a `MediaFolderReport`.
     """
@@ -487,11 +478,7 @@ def inspect(
 ) -> SamplesReport | Any: ...
 @overload
 def inspect(
-    root: PathText,
-    *,
-    split: str | None = None,
-    catalog: PathText | None = None,
-    progress: Progress | None = None,
+    root: PathText, *, split: str | None = None, catalog: PathText | None = None, progress: Progress | None = None
 ) -> InspectReport | Any: ...
 def inspect(
     root: PathText,
@@ -516,7 +503,6 @@ def inspect(
     `key`: Show the sample with this key.
     `shard`: Only the sample in shard PATH, if a key is repeated.
     `split`: Only samples of this split.
-    `catalog`: Folder of the catalog. [default: `root`/.wdsctl]
 
     Without options, returns an `InspectReport` from the catalog: counts, parts, splits, shards, and the first three
     samples (`samples=0`: none). It reads one catalog row per shard. `samples`, `random` and `key` return a
@@ -553,7 +539,6 @@ def export(
     `hashed`: wids: read all shards, and list their MD5 hashes.
     `license_id`: hub, croissant: the license, such as cc-by-4.0.
     `overwrite`: Replace existing metadata. Files of other names stay.
-    `catalog`: Folder of the catalog. [default: `root`/.wdsctl]
 
     Raises CatalogError WDS305 if shards have changed since they were indexed, or the catalog meanwhile, UsageError for
     a polylithic dataset, and if metadata exists and `overwrite` is not set, PermissionDenied for a folder that this
@@ -623,9 +608,6 @@ def validate(
     `again`: Check unchanged shards again. The level `hashes` always does so.
     `quarantine`: Exclude samples with errors from all splits. Does not modify shards.
     `release`: Release samples from quarantine, and check nothing.
-    `wait`: Seconds to wait while another wdsctl process writes to the dataset.
-    `workers`: Number of processes. None: the usable CPUs, at most 16.
-    `catalog`: Folder of the catalog. [default: `root`/.wdsctl]
 
     With `release`, which excludes the options that check, ends the quarantine and returns a `ReleaseReport`. Raises the
     errors of `validate` and `release`.

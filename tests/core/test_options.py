@@ -1,22 +1,23 @@
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, Any, Literal, get_args, get_type_hints
+from typing import Any, Literal, get_args, get_type_hints
 
 import pytest
 
 from tests.docs.pages import load_script
 from wdsctl.core.errors import OptionConflict, UsageError
 from wdsctl.core.options import (
-    Group,
-    Option,
+    UNSET,
     as_tuple,
     build_request,
     declared_options,
+    group,
     name_parameters,
     naming_parameters,
+    option,
 )
 
 
@@ -30,20 +31,20 @@ def count(workers: int | None) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inner:
-    workers: Annotated[int, Option("", parse=count, default=None)] = 1
-    parts: Annotated[tuple[str, ...], Option("", name="part", is_repeatable=True, parse=as_tuple)] = ()
-    hidden: Annotated[bool, Option("")] = False
+    workers: int = option(1, "", parse=count, users_default=None)
+    parts: tuple[str, ...] = option((), "", name="part", is_repeatable=True, parse=as_tuple)
+    hidden: bool = option(False, "")
     code: bool = False  # no option
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outer:
-    root: Annotated[str, Option("", is_argument=True, is_path=True, metavar="ROOT")]
-    inner: Annotated[Inner, Group(["part", "workers"])] = field(default_factory=Inner)
-    share: Annotated[float, Option("", flag="--sample", metavar="SHARE", parse=parse_share)] = 1.0
-    on_error: Annotated[Literal["stop", "skip"] | None, Option("")] = None
-    rows: Annotated[bool, Option("")] = True
-    catalog: Annotated[str | None, Option("", is_path=True)] = None
+    root: str = option(UNSET, "", is_argument=True, is_path=True, metavar="ROOT")
+    inner: Inner = group(Inner, "part workers")
+    share: float = option(1.0, "", flag="--sample", metavar="SHARE", parse=parse_share)
+    on_error: Literal["stop", "skip"] | None = option(None, "")
+    rows: bool = option(True, "")
+    catalog: str | None = option(None, "", is_path=True)
 
 
 def test_options_of_groups_stand_in_place_and_common_ones_last() -> None:
@@ -83,6 +84,7 @@ def test_empty_paths_and_values_that_are_no_choice_are_refused(values: dict[str,
         ("--part excludes --on-error", "part excludes on_error"),
         ("omit --no-rows; pass ROOT", "omit rows=False; pass root"),
         ("add `--sample 1%` or --yes", "add `share=1%` or yes"),
+        ("pass `--part mp4`", "pass `part=mp4`"),
         ("run `wdsctl index --sample 1`", "run `wdsctl index --sample 1`"),
         ("a--sample, --sampled, --hash and ROOT@VIEW", "a--sample, --sampled, --hash and ROOT@VIEW"),
     ],

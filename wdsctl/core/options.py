@@ -1,6 +1,6 @@
 """Options of commands, declared once: as fields of frozen requests.
 
-    seed: Annotated[int, Option("Seed of --sample.", metavar="N")] = 0
+    seed: int = option(0, "Seed of --sample.", metavar="N")
 
 The field has the name, the type and the default; `Option` has what they cannot say. From such a request come the
 parameters of the command line (`wdsctl/cli/declared.py`) and the Python function in `wdsctl/api.py`, which
@@ -17,14 +17,15 @@ import re
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, MISSING, Field, dataclass, fields, is_dataclass
+from dataclasses import KW_ONLY, MISSING, Field, dataclass, field, fields, is_dataclass
 from functools import cache, reduce
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from wdsctl.core.errors import UsageError
 
 PathText = str | os.PathLike[str]
 R = TypeVar("R")
+T = TypeVar("T")
 
 #: In the place of a default that there is not.
 UNSET: Any = object()
@@ -41,7 +42,7 @@ class Option:
     `--name`; empty for an option that the command line gets otherwise (`yes`). `parse`: turns what users pass into the
     value of the field, and takes such values, too; the type of its parameter is what Python users may pass. It raises
     UsageError with a message that names the flag; with `parses_early` the message does not, since Typer names it.
-    `default`: of users, if it is not that of the field.
+    `users_default`: what users get if they pass nothing, if that is not the default of the field: `parse` reads it.
     """
 
     help: str
@@ -53,7 +54,7 @@ class Option:
     metavar: str | None = None
     parse: Callable[[Any], Any] | None = None
     parses_early: bool = False
-    default: Any = UNSET
+    users_default: Any = UNSET
     is_argument: bool = False
     is_path: bool = False
     is_repeatable: bool = False  # the command line passes a list of texts
@@ -61,10 +62,17 @@ class Option:
     max: float | None = None
 
 
-class Group(tuple[str, ...]):
-    """The options of a group that a request has, in their order: `Annotated[IndexRequest, Group(["key", "media"])]`."""
+def option(default: T, text: str | Option, **facts: Any) -> T:
+    """A field of a request that is an option. `default`: UNSET if users must pass it. `facts`: of `Option`."""
+    given: dict[str, Any] = {} if default is UNSET else {"default": default}
+    if isinstance(default, dict):
+        given = {"default_factory": lambda: dict(default)}
+    return field(**given, metadata={"option": Option(text, **facts) if isinstance(text, str) else text})  # type: ignore[no-any-return]
 
-    __slots__ = ()
+
+def group(request: Callable[[], T], names: str) -> T:
+    """A field that is a request, of which only some options are options here: `names`, in this order."""
+    return field(default_factory=request, metadata={"names": names.split()})
 
 
 class Declared(NamedTuple):
@@ -101,15 +109,15 @@ class Declared(NamedTuple):
 def declared_options(request: type) -> tuple[Declared, ...]:
     """The options of a request, in the order of help: that of its fields, with those of `LAST_NAMES` at the end."""
     found: list[Declared] = []
-    defaults = {each.name: _default(each) for each in fields(request)}
-    for name, hint in get_type_hints(request, include_extras=True).items():
-        kind, *marks = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+    kinds = get_type_hints(request)
+    for each in fields(request):
+        kind = kinds[each.name]
         if is_dataclass(kind):
-            inner = {each.name: each for each in declared_options(kind)}  # type: ignore[arg-type]
-            shown = marks[0] if marks else inner
-            found += [inner[each]._replace(fields=(name, *inner[each].fields)) for each in shown]
-        elif marks:
-            found.append(_declare(name, kind, marks[0], defaults[name]))
+            inner = {option.name: option for option in declared_options(kind)}  # type: ignore[arg-type]
+            names = each.metadata.get("names", inner)
+            found += [inner[name]._replace(fields=(each.name, *inner[name].fields)) for name in names]
+        elif "option" in each.metadata:
+            found.append(_declare(each.name, kind, each.metadata["option"], _default(each)))
     return tuple(sorted(found, key=lambda each: LAST_NAMES.index(each.name) if each.name in LAST_NAMES else -1))
 
 
@@ -123,7 +131,7 @@ def _declare(field: str, kind: Any, option: Option, field_default: Any) -> Decla
     name = option.name or field
     flag = option.metavar or "" if option.is_argument else f"--{name.replace('_', '-')}"
     default = None if option.is_path and field_default is not UNSET else field_default
-    default = default if option.default is UNSET else option.default
+    default = default if option.users_default is UNSET else option.users_default
     return Declared(name, flag if option.flag is None else option.flag, (field,), kind, default, field_default, option)
 
 
@@ -144,7 +152,7 @@ def build_request(request: type[R], values: Mapping[str, Any]) -> R:
     for each in declared_options(request):  # type: ignore[arg-type]  # mypy does not see that classes have hashes
         value = values.get(each.name)
         if value is None or value in ([], each.default):
-            value = each.option.default
+            value = each.option.users_default
         if value is not UNSET:
             read.append((each.fields, _read(each, value)))
     return _construct(request, read)
@@ -207,7 +215,8 @@ def name_parameters(text: str, request: type, quote: str = "") -> str:
         if flag not in names:
             return found[0]
         name, choices = names[flag]
-        is_value = value and (value[0].isdigit() or value[0].isupper() or value in choices)
+        is_quoted = found.string[found.start() - 1 : found.start()] == "`"
+        is_value = value and (is_quoted or value[0].isdigit() or value[0].isupper() or value in choices)
         renamed = f"{quote}{name}={value}{quote}" if is_value else f"{quote}{name}{quote}"
         return f"{renamed} {value}" if value and not is_value else renamed
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated
 
 from wdsctl.core.errors import UsageError
 from wdsctl.core.invocation import parse_size_bytes, worker_count
@@ -43,14 +42,10 @@ UNIT_WORKERS = Option(
     metavar="N",
     min=1,
     parse=worker_count,
-    default=None,
+    users_default=None,
     python_help="Number of processes. None: the usable CPUs, at most 16.",
 )
-FROM_FORMAT = Option(
-    "Format of the source. [default: detected]",
-    flag="--from",
-    metavar="FORMAT",
-)
+FROM_FORMAT = Option("Format of the source. [default: detected]", flag="--from", metavar="FORMAT")
 FORMAT_OPTION = Option(
     "Option of the source's format, such as key=id (repeatable).",
     name="option",
@@ -59,15 +54,12 @@ FORMAT_OPTION = Option(
     metavar="NAME=VALUE",
     is_repeatable=True,
     parse=parse_format_options,
-    default=(),
+    users_default=(),
     python_help="Options of the source's format, such as {'key': 'id'}.",
 )
 SHARD_SAMPLES = Option("Maximum number of samples per shard.", metavar="N", min=1)
 SHARD_SIZE = Option(
-    "Maximum bytes of source data per shard. [default: 1GiB]",
-    metavar="SIZE",
-    parse=parse_size_bytes,
-    parses_early=True,
+    "Maximum bytes of source data per shard. [default: 1GiB]", metavar="SIZE", parse=parse_size_bytes, parses_early=True
 )
 TEMPLATE = Option("Template of the shard names. Other formats replace .tar by their extension.", metavar="T")
 OVERWRITE = Option("Replace what another conversion wrote to DEST, once the new dataset is complete.")
@@ -76,8 +68,3 @@ SAMPLE_SEED = Option("Seed of --sample.", metavar="N")
 SPLIT_SEED = Option("Seed of the split.", metavar="N", parse=check_seed)
 SPLIT = Option("Only samples of this split.", metavar="NAME")
 SHARD = Option("Only the sample in shard PATH, if a key is repeated.", metavar="PATH")
-
-Root = Annotated[str, ROOT]
-Catalog = Annotated[str | None, CATALOG]
-Wait = Annotated[float, WAIT]
-UnitWorkers = Annotated[int, UNIT_WORKERS]

@@ -20,8 +20,6 @@ from tests import children
 from tests.build import linked_shards, some_shards
 from tests.cli.conftest import Wdsctl, a_tar
 from tests.killing import Moment, environment
-from wdsctl.cli.commands.prepare import command
-from wdsctl.core.prepare.request import PrepareRequest
 
 UNSURE_QUESTION = "the detection is uncertain"
 
@@ -156,21 +154,6 @@ def test_prepare_requires_yes_for_moved_and_changed_folder(wdsctl: Wdsctl, photo
     confirmed = wdsctl("prepare", moved, tmp_path / "made", "--yes")
 
     assert (refused.code, "`--yes`" in refused.stderr, confirmed.code) == (2, True, 0)
-
-
-def test_prepare_option_defaults_match_prepare_request() -> None:
-    defaults = PrepareRequest()
-    options = command.__kwdefaults__ or {}
-    assert options
-    names = {"by": "split_by", "media": "selection", "media_index": "keyframes", "option": "format_options"}
-    emptied = {"parts": "", "field_map": "", "option": None, "exclude": None, "workers": None}
-    for name, value in options.items():
-        if name == "explain":  # an option of the output
-            continue
-        holders = (defaults, defaults.index.media, defaults.index)
-        field = names.get(name, name)
-        holder = next(each for each in holders if hasattr(each, field))
-        assert value == emptied.get(name, getattr(holder, field)), name
 
 
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")

@@ -36,7 +36,7 @@ def a_source(kind: str, folder: Path) -> Path:
         ({"sample_type": "TextSample", "field_map": "text=vtt"}, "text: no sample has a part vtt"),
         ({"field_map": "nothing=vtt"}, "has no field 'nothing'"),
         ({"sample_type": "VQASample"}, "the samples do not look like VQASample"),
-        ({"media_index": True}, "--media-index needs media"),
+        ({"media_index": True}, "media_index needs media"),
     ],
 )
 def test_prepare_refuses_what_source_shows_to_be_wrong_before_it_writes(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-from wdsctl.core.options import Option
-from wdsctl.core.shared_options import Catalog, Root
+from wdsctl.core.options import UNSET, option
+from wdsctl.core.shared_options import CATALOG, ROOT
 
 ExportTarget = Literal["energon", "wids", "hub", "croissant"]
 
@@ -15,35 +15,29 @@ ExportTarget = Literal["energon", "wids", "hub", "croissant"]
 class ExportRequest:
     """The options of `export`. `out`: empty for the folder of the shards. `split_set`: empty for the default set."""
 
-    root: Root
-    out: Annotated[
-        str,
-        Option(
-            "The folder to write to. [default: the folder of the shards]",
-            is_argument=True,
-            is_path=True,
-            metavar="[OUT]",
-        ),
-    ] = ""
-    target: Annotated[
-        ExportTarget,
-        Option(
-            "Metadata to write: see below.",
-            name="to",
-            metavar="energon|wids|hub|croissant",
-            python_help="The tool whose metadata to write.",
-        ),
-    ]
-    split_set: Annotated[str, Option("Export the splits of this split set.", flag="--set", metavar="SET")] = ""
-    sample_tables: Annotated[
-        bool, Option("energon: write index.sqlite, which joins, lookups by key and `energon mount` need.")
-    ] = True
-    hashed: Annotated[bool, Option("wids: read all shards, and list their MD5 hashes.", flag="--hash")] = False
-    license_id: Annotated[
-        str, Option("hub, croissant: the license, such as cc-by-4.0.", flag="--license", metavar="ID")
-    ] = ""
-    overwrite: Annotated[bool, Option("Replace existing metadata. Files of other names stay.")] = False
-    catalog: Catalog = None
+    root: str = option(UNSET, ROOT)
+    out: str = option(
+        "",
+        "The folder to write to. [default: the folder of the shards]",
+        is_argument=True,
+        is_path=True,
+        metavar="[OUT]",
+    )
+    target: ExportTarget = option(
+        UNSET,
+        "Metadata to write: see below.",
+        name="to",
+        metavar="energon|wids|hub|croissant",
+        python_help="The tool whose metadata to write.",
+    )
+    split_set: str = option("", "Export the splits of this split set.", flag="--set", metavar="SET")
+    sample_tables: bool = option(
+        True, "energon: write index.sqlite, which joins, lookups by key and `energon mount` need."
+    )
+    hashed: bool = option(False, "wids: read all shards, and list their MD5 hashes.", flag="--hash")
+    license_id: str = option("", "hub, croissant: the license, such as cc-by-4.0.", flag="--license", metavar="ID")
+    overwrite: bool = option(False, "Replace existing metadata. Files of other names stay.")
+    catalog: str | None = option(None, CATALOG)
 
 
 class Written(NamedTuple):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from wdsctl.core.errors import OptionConflict, UsageError, refuse_without_effect
-from wdsctl.core.options import Option
+from wdsctl.core.options import UNSET, option
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
-from wdsctl.core.shared_options import SHARD, SPLIT, Catalog
+from wdsctl.core.shared_options import CATALOG, SHARD, SPLIT
 
 if TYPE_CHECKING:
     from wdsctl.core.inspect.samples import SampleQuery, Thumbnails
@@ -34,33 +34,29 @@ def parse_count(count: str | int) -> int:
 class InspectRequest:
     """The options of `inspect`; None for those that the user did not pass."""
 
-    root: Annotated[
-        str,
-        Option(
-            "A folder of shards, a .jsonl file, or a URL of either. Or a blend file.",
-            is_argument=True,
-            is_path=True,
-            metavar="ROOT",
-        ),
-    ]
-    stats: Annotated[bool, Option("Sizes, media, texts and JSON keys, with histograms.")] = False
-    samples: Annotated[
-        int | None,
-        Option(
-            "Show the first N samples. For a blend file: show the epochs of a run of N samples.",
-            metavar="N",
-            parse=parse_count,
-            parses_early=True,
-        ),
-    ] = None
-    random: Annotated[
-        int | None, Option("Show N samples drawn by --seed.", metavar="N", parse=parse_count, parses_early=True)
-    ] = None
-    seed: Annotated[int | None, Option("Seed that draws the samples. [default: 0]", metavar="S")] = None
-    key: Annotated[str | None, Option("Show the sample with this key.", metavar="KEY")] = None
-    shard: Annotated[str | None, SHARD] = None
-    split: Annotated[str | None, SPLIT] = None
-    catalog: Catalog = None
+    root: str = option(
+        UNSET,
+        "A folder of shards, a .jsonl file, or a URL of either. Or a blend file.",
+        is_argument=True,
+        is_path=True,
+        metavar="ROOT",
+    )
+    stats: bool = option(False, "Sizes, media, texts and JSON keys, with histograms.")
+    samples: int | None = option(
+        None,
+        "Show the first N samples. For a blend file: show the epochs of a run of N samples.",
+        metavar="N",
+        parse=parse_count,
+        parses_early=True,
+    )
+    random: int | None = option(
+        None, "Show N samples drawn by --seed.", metavar="N", parse=parse_count, parses_early=True
+    )
+    seed: int | None = option(None, "Seed that draws the samples. [default: 0]", metavar="S")
+    key: str | None = option(None, "Show the sample with this key.", metavar="KEY")
+    shard: str | None = option(None, SHARD)
+    split: str | None = option(None, SPLIT)
+    catalog: str | None = option(None, CATALOG)
 
     def check(self, *, is_blend: bool) -> None:
         """Raise UsageError if options contradict each other, or have no effect."""
@@ -120,10 +116,7 @@ def run_inspect(request: InspectRequest, *, progress: Progress = SILENT_PROGRESS
 
 
 def inspect_requested(
-    request: InspectRequest,
-    *,
-    thumbnail_size: tuple[int, int] | None = None,
-    progress: Progress = SILENT_PROGRESS,
+    request: InspectRequest, *, thumbnail_size: tuple[int, int] | None = None, progress: Progress = SILENT_PROGRESS
 ) -> tuple[InspectedKind, Any, Thumbnails]:
     """Return the kind of the report that answers the request, the report, and thumbnails of samples.
 

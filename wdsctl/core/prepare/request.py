@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Literal, get_args
+from typing import Literal, get_args
 
 from wdsctl.core.index.request import IndexRequest
 from wdsctl.core.invocation import parse_part_names
-from wdsctl.core.options import Group, Option
+from wdsctl.core.options import UNSET, Option, group, option
 from wdsctl.core.samples.naming import DEFAULT_TEMPLATE, OnMissing
 from wdsctl.core.shared_options import (
+    CATALOG,
     FORMAT_OPTION,
     FROM_FORMAT,
     OVERWRITE,
@@ -18,15 +19,9 @@ from wdsctl.core.shared_options import (
     SHARD_SIZE,
     SPLIT_SEED,
     TEMPLATE,
-    Catalog,
-    Wait,
+    WAIT,
 )
 from wdsctl.core.split_rules.rule import SplitBy
-
-#: The options of `index` that `prepare` has, in its order.
-INDEX_OPTIONS = Group(
-    "key key_until media media_index exclude missing sample_rows hashed workers dry_run".split()  # noqa: SIM905
-)
 
 
 def parse_split(split: str | Mapping[str, float] | None) -> Mapping[str, float] | None:
@@ -56,81 +51,64 @@ class PrepareRequest:
     fields, if any.
     """
 
-    from_format: Annotated[str, FROM_FORMAT] = ""
-    format_options: Annotated[Mapping[str, str], FORMAT_OPTION] = field(default_factory=dict)
-    shard_samples: Annotated[int, SHARD_SAMPLES] = 10_000
-    shard_size: Annotated[int, SHARD_SIZE] = (
-        1 << 30
-    )  # bytes of the tar; a shard ends at the limit that it reaches first
-    template: Annotated[str, TEMPLATE] = DEFAULT_TEMPLATE
-    layout: Annotated[
-        Literal["", "monolithic", "polylithic"],
-        Option(
-            "Write one dataset, or DEST/primary and DEST/media with each file once. "
-            "[default: polylithic if repeated files cost 64 MiB and 10 % of the data]",
-            metavar="monolithic|polylithic",
-        ),
-    ] = ""
-    parts: Annotated[
-        tuple[str, ...],
-        Option(
-            "The parts of a complete sample; 'jpg|png' for either. "
-            "[default: those that at least half of the samples have]",
-            metavar="jpg,txt",
-            parse=parse_part_names,
-        ),
-    ] = ()
-    on_missing: Annotated[
-        OnMissing,
-        Option(
-            "Incomplete samples, files without a key, and unreadable files: stop, skip these samples, "
-            "or keep the parts that exist.",
-            metavar="error|skip|keep",
-        ),
-    ] = "error"
-    split: Annotated[
-        Mapping[str, float] | None,
-        Option(
-            "8,1,1 or train=8,val=1,test=1. [default: as in the source or dataset.yaml; else all samples in train]",
-            metavar="RATIOS",
-            parse=parse_split,
-        ),
-    ] = None
-    split_by: Annotated[
-        SplitBy,
-        Option(
-            "Assign whole shards, single samples, or samples by a hash of their key. auto: single samples if prepare "
-            "writes the shards to DEST; in place, whole shards if they fit the ratios, else single samples.",
-            name="by",
-            metavar="|".join(get_args(SplitBy)),
-        ),
-    ] = "auto"
-    seed: Annotated[int, SPLIT_SEED] = 0
-    sample_type: Annotated[
-        str, Option("Sample type, such as CaptioningSample. [default: detected]", metavar="NAME")
-    ] = ""
-    field_map: Annotated[
-        Mapping[str, str],
-        Option(
-            "Fields and their parts: image=jpg,caption=txt or a JSON object. [default: detected]",
-            metavar="MAP",
-            parse=parse_field_map,
-            default="",
-        ),
-    ] = field(default_factory=dict)
-    redetect: Annotated[bool, Option("Detect the sample type again and rewrite dataset.yaml.")] = False
-    drawn_on: Annotated[
-        Literal["", "shown", "stored"],
-        Option(
-            "What boxes and masks are drawn on: images as viewers show them, turned by EXIF, or as files store them. "
-            "[default: by the format, and by sizes]",
-            metavar="shown|stored",
-        ),
-    ] = ""
-    overwrite: Annotated[bool, OVERWRITE] = False  # not for raw folders
-    index: Annotated[IndexRequest, INDEX_OPTIONS] = field(default_factory=IndexRequest)
-    wait: Wait = 0.0
-    catalog: Catalog = None
+    from_format: str = option("", FROM_FORMAT)
+    format_options: Mapping[str, str] = option({}, FORMAT_OPTION)
+    shard_samples: int = option(10_000, SHARD_SAMPLES)
+    shard_size: int = option(1 << 30, SHARD_SIZE)  # bytes of the tar; a shard ends at the limit that it reaches first
+    template: str = option(DEFAULT_TEMPLATE, TEMPLATE)
+    layout: Literal["", "monolithic", "polylithic"] = option(
+        "",
+        "Write one dataset, or DEST/primary and DEST/media with each file once. "
+        "[default: polylithic if repeated files cost 64 MiB and 10 % of the data]",
+        metavar="monolithic|polylithic",
+    )
+    parts: tuple[str, ...] = option(
+        (),
+        "The parts of a complete sample; 'jpg|png' for either. [default: those that at least half of the samples have]",
+        metavar="jpg,txt",
+        parse=parse_part_names,
+    )
+    on_missing: OnMissing = option(
+        "error",
+        "Incomplete samples, files without a key, and unreadable files: stop, skip these samples, "
+        "or keep the parts that exist.",
+        metavar="error|skip|keep",
+    )
+    split: Mapping[str, float] | None = option(
+        None,
+        "8,1,1 or train=8,val=1,test=1. [default: as in the source or dataset.yaml; else all samples in train]",
+        metavar="RATIOS",
+        parse=parse_split,
+    )
+    split_by: SplitBy = option(
+        "auto",
+        "Assign whole shards, single samples, or samples by a hash of their key. auto: single samples if prepare "
+        "writes the shards to DEST; in place, whole shards if they fit the ratios, else single samples.",
+        name="by",
+        metavar="|".join(get_args(SplitBy)),
+    )
+    seed: int = option(0, SPLIT_SEED)
+    sample_type: str = option("", "Sample type, such as CaptioningSample. [default: detected]", metavar="NAME")
+    field_map: Mapping[str, str] = option(
+        {},
+        "Fields and their parts: image=jpg,caption=txt or a JSON object. [default: detected]",
+        metavar="MAP",
+        parse=parse_field_map,
+        users_default="",
+    )
+    redetect: bool = option(False, "Detect the sample type again and rewrite dataset.yaml.")
+    drawn_on: Literal["", "shown", "stored"] = option(
+        "",
+        "What boxes and masks are drawn on: images as viewers show them, turned by EXIF, or as files store them. "
+        "[default: by the format, and by sizes]",
+        metavar="shown|stored",
+    )
+    overwrite: bool = option(False, OVERWRITE)  # not for raw folders
+    index: IndexRequest = group(
+        IndexRequest, "key key_until media media_index exclude missing sample_rows hashed workers dry_run"
+    )
+    wait: float = option(0.0, WAIT)
+    catalog: str | None = option(None, CATALOG)
     uses_split_field: bool = True  # a field of the samples that names splits is not ignored
     moved: bool = False  # the source is the folder that DEST was made from, at another path
     may_move: bool = False  # another split may move samples from one split to another
@@ -157,17 +135,15 @@ DEST = Option(
 class PrepareCommand:
     """The options of `prepare`, as Python users pass them: the command line asks for a missing source."""
 
-    source: Annotated[str, SOURCE]
-    dest: Annotated[str | None, DEST] = None
+    source: str = option(UNSET, SOURCE)
+    dest: str | None = option(None, DEST)
     request: PrepareRequest = field(default_factory=PrepareRequest)
-    yes: Annotated[
-        bool,
-        Option(
-            "Accept an uncertain detection, let samples change their split, and accept a source that has moved and "
-            "changed since DEST was written.",
-            flag="",
-        ),
-    ] = False
+    yes: bool = option(
+        False,
+        "Accept an uncertain detection, let samples change their split, and accept a source that has moved and "
+        "changed since DEST was written.",
+        flag="",
+    )
 
 
 def consent(request: PrepareRequest) -> PrepareRequest:

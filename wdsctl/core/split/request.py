@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, get_args
+from typing import get_args
 
 from wdsctl.core.errors import OptionConflict, UsageError, refuse_without_effect
-from wdsctl.core.options import Option, PathText, as_paths, as_tuple
-from wdsctl.core.shared_options import DRY_RUN, SPLIT_SEED, Catalog, Root, UnitWorkers, Wait
+from wdsctl.core.options import UNSET, PathText, as_paths, as_tuple, option
+from wdsctl.core.shared_options import CATALOG, DRY_RUN, ROOT, SPLIT_SEED, UNIT_WORKERS, WAIT
 from wdsctl.core.split_rules.excludes import Excludes
 from wdsctl.core.split_rules.names import check_split_name
 from wdsctl.core.split_rules.rule import SplitBy, SplitRule
@@ -47,102 +47,81 @@ def key_file_texts(keys: Mapping[str, PathText] | Sequence[str]) -> tuple[str, .
 class SplitOptions:
     """The options of `split` that make a `SplitRequest`. `pattern`, `keys`: NAME=PATTERN, NAME=FILE."""
 
-    ratios: Annotated[
-        str | None, Option("8,1,1 or train=8,val=1,test=1.", is_argument=True, metavar="RATIOS", parse=parse_ratios)
-    ] = None
-    by: Annotated[
-        SplitBy,
-        Option(
-            "Assign whole shards, single samples, or samples by a hash of their key. auto: whole shards, or "
-            "samples if the shards do not fit the ratios.",
-            metavar="|".join(get_args(SplitBy)),
-        ),
-    ] = "auto"
-    seed: Annotated[int, SPLIT_SEED] = 0
-    group_by: Annotated[
-        str,
-        Option(
-            "Keep samples with the same value in one split, such as json:id.",
-            metavar="VALUE",
-            python_help=f"Keep samples with the same value in one split: {_VALUES}.",
-        ),
-    ] = ""
-    stratify: Annotated[str, Option("Apply the ratios to each value separately.", metavar="VALUE")] = ""
-    pattern: Annotated[
-        tuple[str, ...],
-        Option(
-            "Assign shards by brace range, glob: or re: (repeatable).",
-            metavar="NAME=PATTERN",
-            is_repeatable=True,
-            parse=pattern_texts,
-            python_help="Split -> patterns of its shards: brace range, glob: or re:.",
-        ),
-    ] = ()
-    keys: Annotated[
-        tuple[str, ...],
-        Option(
-            "Assign the keys in a file, one per line (repeatable).",
-            metavar="NAME=FILE",
-            is_repeatable=True,
-            parse=key_file_texts,
-            python_help="Split -> file with its keys, one per line.",
-        ),
-    ] = ()
-    by_value: Annotated[str, Option("Assign samples to the split that their value names.", metavar="VALUE")] = ""
-    rest: Annotated[str, Option("Split for all other samples; 'none' leaves them without a split.", metavar="NAME")] = (
-        ""
+    ratios: str | None = option(
+        None, "8,1,1 or train=8,val=1,test=1.", is_argument=True, metavar="RATIOS", parse=parse_ratios
     )
-    from_file: Annotated[str, Option("Use a split.yaml of Energon.", flag="--from", metavar="FILE", is_path=True)] = ""
-    folds: Annotated[int | None, Option("Create K split sets, each with another fold as val.", metavar="K", min=1)] = (
-        None
+    by: SplitBy = option(
+        "auto",
+        "Assign whole shards, single samples, or samples by a hash of their key. auto: whole shards, or "
+        "samples if the shards do not fit the ratios.",
+        metavar="|".join(get_args(SplitBy)),
     )
-    split_set: Annotated[str, Option("Create this split set next to the others.", flag="--set", metavar="SET")] = ""
-    exclude_shard: Annotated[
-        tuple[str, ...],
-        Option("Exclude shards from all splits (repeatable).", metavar="PATTERN", is_repeatable=True, parse=as_tuple),
-    ] = ()
-    exclude_key: Annotated[
-        tuple[str, ...],
-        Option("Exclude samples from all splits (repeatable).", metavar="KEY", is_repeatable=True, parse=as_tuple),
-    ] = ()
-    exclude_keys: Annotated[
-        tuple[str, ...],
-        Option("Exclude the keys in a file (repeatable).", metavar="FILE", is_repeatable=True, parse=as_paths),
-    ] = ()
-    exclude_code: Annotated[
-        tuple[str, ...],
-        Option(
-            "Exclude samples with this finding of validate (repeatable).",
-            metavar="WDSnnn",
-            is_repeatable=True,
-            parse=as_tuple,
-        ),
-    ] = ()
-    no_excludes: Annotated[bool, Option("Remove all excludes except those given here.")] = False
-    allow_empty: Annotated[bool, Option("Allow empty splits, and patterns and keys without matches.")] = False
-    drop: Annotated[
-        bool,
-        Option(
-            "Delete the split set of --set, or its folds. Without --set, ask and delete the default set.",
-            python_help="Delete the split set of --set, or its folds; without --set, the default set, with --yes.",
-        ),
-    ] = False
-    again: Annotated[bool, Option("Create all split sets again by the rules in dataset.yaml.")] = False
-    workers: UnitWorkers = 1
+    seed: int = option(0, SPLIT_SEED)
+    group_by: str = option(
+        "",
+        "Keep samples with the same value in one split, such as json:id.",
+        metavar="VALUE",
+        python_help=f"Keep samples with the same value in one split: {_VALUES}.",
+    )
+    stratify: str = option("", "Apply the ratios to each value separately.", metavar="VALUE")
+    pattern: tuple[str, ...] = option(
+        (),
+        "Assign shards by brace range, glob: or re: (repeatable).",
+        metavar="NAME=PATTERN",
+        is_repeatable=True,
+        parse=pattern_texts,
+        python_help="Split -> patterns of its shards: brace range, glob: or re:.",
+    )
+    keys: tuple[str, ...] = option(
+        (),
+        "Assign the keys in a file, one per line (repeatable).",
+        metavar="NAME=FILE",
+        is_repeatable=True,
+        parse=key_file_texts,
+        python_help="Split -> file with its keys, one per line.",
+    )
+    by_value: str = option("", "Assign samples to the split that their value names.", metavar="VALUE")
+    rest: str = option("", "Split for all other samples; 'none' leaves them without a split.", metavar="NAME")
+    from_file: str = option("", "Use a split.yaml of Energon.", flag="--from", metavar="FILE", is_path=True)
+    folds: int | None = option(None, "Create K split sets, each with another fold as val.", metavar="K", min=1)
+    split_set: str = option("", "Create this split set next to the others.", flag="--set", metavar="SET")
+    exclude_shard: tuple[str, ...] = option(
+        (), "Exclude shards from all splits (repeatable).", metavar="PATTERN", is_repeatable=True, parse=as_tuple
+    )
+    exclude_key: tuple[str, ...] = option(
+        (), "Exclude samples from all splits (repeatable).", metavar="KEY", is_repeatable=True, parse=as_tuple
+    )
+    exclude_keys: tuple[str, ...] = option(
+        (), "Exclude the keys in a file (repeatable).", metavar="FILE", is_repeatable=True, parse=as_paths
+    )
+    exclude_code: tuple[str, ...] = option(
+        (),
+        "Exclude samples with this finding of validate (repeatable).",
+        metavar="WDSnnn",
+        is_repeatable=True,
+        parse=as_tuple,
+    )
+    no_excludes: bool = option(False, "Remove all excludes except those given here.")
+    allow_empty: bool = option(False, "Allow empty splits, and patterns and keys without matches.")
+    drop: bool = option(
+        False,
+        "Delete the split set of --set, or its folds. Without --set, ask and delete the default set.",
+        python_help="Delete the split set of --set, or its folds; without --set, the default set, with --yes.",
+    )
+    again: bool = option(False, "Create all split sets again by the rules in dataset.yaml.")
+    workers: int = option(1, UNIT_WORKERS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitCommand:
     """The options of `split`."""
 
-    root: Root
+    root: str = option(UNSET, ROOT)
     options: SplitOptions = SplitOptions()
-    wait: Wait = 0.0
-    catalog: Catalog = None
-    dry_run: Annotated[bool, DRY_RUN] = False
-    yes: Annotated[
-        bool, Option("Let samples move to another split, and let `drop` delete the default set.", flag="")
-    ] = False
+    wait: float = option(0.0, WAIT)
+    catalog: str | None = option(None, CATALOG)
+    dry_run: bool = option(False, DRY_RUN)
+    yes: bool = option(False, "Let samples move to another split, and let `drop` delete the default set.", flag="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

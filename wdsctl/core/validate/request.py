@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal, get_args
+from typing import Literal, get_args
 
 from wdsctl.core.errors import Finding, OptionConflict, UsageError, refuse_without_effect
-from wdsctl.core.options import Group, Option, as_tuple
-from wdsctl.core.shared_options import SAMPLE_SEED, Catalog, UnitWorkers, Wait
+from wdsctl.core.options import UNSET, as_tuple, group, option
+from wdsctl.core.shared_options import CATALOG, SAMPLE_SEED, UNIT_WORKERS, WAIT
 
 ValidationLevel = Literal["structure", "headers", "content", "load", "schema", "refs", "hashes"]
 
@@ -78,75 +78,62 @@ class ValidateRequest:
 
     # The order of the fields is that of the files of array jobs.
     levels: tuple[ValidationLevel, ...] = ("structure",)
-    share: Annotated[
-        float,
-        Option(
-            "Fraction of the samples to check, such as 1%.  [default: 100%]",
-            name="sample",
-            metavar="SHARE",
-            parse=parse_share,
-            python_help='The share of the samples to check, "1%" or 0.01, drawn by `seed`.',
-        ),
-    ] = 1.0
-    seed: Annotated[int, SAMPLE_SEED] = 0
-    shards: Annotated[
-        tuple[str, ...],
-        Option(
-            "Only these shards: a glob, brace range or re:REGEX (repeatable).",
-            metavar="PATTERN",
-            is_repeatable=True,
-            parse=as_tuple,
-        ),
-    ] = ()
-    refs: Annotated[
-        tuple[tuple[str, str], ...],
-        Option(
-            "Check that STORE has the files that a JSON FIELD names; saved in dataset.yaml (repeatable).",
-            metavar="FIELD=STORE",
-            is_repeatable=True,
-            parse=parse_refs,
-            python_help="JSON field -> the store that has the files it names; saved in dataset.yaml.",
-        ),
-    ] = ()
-    again: Annotated[bool, Option("Check unchanged shards again. The level `hashes` always does so.")] = False
-    quarantine: Annotated[bool, Option("Exclude samples with errors from all splits. Does not modify shards.")] = False
-    target: Annotated[
-        ValidationTarget,
-        Option("Also report what the viewer of the Hugging Face Hub would refuse.", flag="--for", metavar="hub"),
-    ] = ""
+    share: float = option(
+        1.0,
+        "Fraction of the samples to check, such as 1%.  [default: 100%]",
+        name="sample",
+        metavar="SHARE",
+        parse=parse_share,
+        python_help='The share of the samples to check, "1%" or 0.01, drawn by `seed`.',
+    )
+    seed: int = option(0, SAMPLE_SEED)
+    shards: tuple[str, ...] = option(
+        (),
+        "Only these shards: a glob, brace range or re:REGEX (repeatable).",
+        metavar="PATTERN",
+        is_repeatable=True,
+        parse=as_tuple,
+    )
+    refs: tuple[tuple[str, str], ...] = option(
+        (),
+        "Check that STORE has the files that a JSON FIELD names; saved in dataset.yaml (repeatable).",
+        metavar="FIELD=STORE",
+        is_repeatable=True,
+        parse=parse_refs,
+        python_help="JSON field -> the store that has the files it names; saved in dataset.yaml.",
+    )
+    again: bool = option(False, "Check unchanged shards again. The level `hashes` always does so.")
+    quarantine: bool = option(False, "Exclude samples with errors from all splits. Does not modify shards.")
+    target: ValidationTarget = option(
+        "", "Also report what the viewer of the Hugging Face Hub would refuse.", flag="--for", metavar="hub"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidateCommand:
     """The options of `validate`."""
 
-    root: Annotated[
-        str,
-        Option(
-            "Dataset or ROOT@VIEW: a folder of shards, a .jsonl file, or a URL of either. Or a blend file.",
-            is_argument=True,
-            is_path=True,
-            metavar="ROOT",
-        ),
-    ]
-    level: Annotated[
-        tuple[ValidationLevel, ...],
-        Option(
-            "What to check, see below. [default: structure]",
-            metavar="LEVEL,...",
-            is_repeatable=True,
-            parse=parse_levels,
-            python_help="structure (always), headers, content, load, schema, refs, hashes, or all; as "
-            '"schema,content" or a list. With `refs`, refs by default.',
-        ),
-    ] = ()
-    request: Annotated[
-        ValidateRequest, Group(["sample", "seed", "shards", "refs", "target", "again", "quarantine"])
-    ] = ValidateRequest()
-    release: Annotated[bool, Option("Release samples from quarantine, and check nothing.")] = False
-    wait: Wait = 0.0
-    workers: UnitWorkers = 1
-    catalog: Catalog = None
+    root: str = option(
+        UNSET,
+        "Dataset or ROOT@VIEW: a folder of shards, a .jsonl file, or a URL of either. Or a blend file.",
+        is_argument=True,
+        is_path=True,
+        metavar="ROOT",
+    )
+    level: tuple[ValidationLevel, ...] = option(
+        (),
+        "What to check, see below. [default: structure]",
+        metavar="LEVEL,...",
+        is_repeatable=True,
+        parse=parse_levels,
+        python_help="structure (always), headers, content, load, schema, refs, hashes, or all; as "
+        '"schema,content" or a list. With `refs`, refs by default.',
+    )
+    request: ValidateRequest = group(ValidateRequest, "sample seed shards refs target again quarantine")
+    release: bool = option(False, "Release samples from quarantine, and check nothing.")
+    wait: float = option(0.0, WAIT)
+    workers: int = option(1, UNIT_WORKERS)
+    catalog: str | None = option(None, CATALOG)
 
 
 def check_request(request: ValidateRequest) -> None:
