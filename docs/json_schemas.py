@@ -28,7 +28,7 @@ ANSWERS: dict[str, tuple[str, ...]] = {
     "checkpoint diff": ("core.checkpoint.checkpoint:CheckpointDiffReport",),
     "checkpoint info": ("core.checkpoint.checkpoint:CheckpointInfoReport",),
     "checkpoint redistribute": ("core.checkpoint.checkpoint:RedistributeReport",),
-    "convert": ("core.convert.request:ConvertReport",),
+    "convert": ("core.convert.conversion_report:ConvertReport",),
     "diff": ("core.compare.diff:DatasetDiffReport",),
     "export": ("core.export.request:ExportReport",),
     "doctor": ("core.inspect.doctor:DoctorReport",),

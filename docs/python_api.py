@@ -45,6 +45,7 @@ class Function(NamedTuple):
 
 
 FUNCTIONS = (
+    Function("convert", "convert.convert:run_convert", "convert.request:ConvertCommand"),
     Function("prepare", "prepare.prepare:run_prepare", "prepare.request:PrepareCommand", returns="PrepareReport | Any"),
     Function("split", "split.split:run_split", "split.request:SplitCommand"),
     Function("index", "index.index:run_index", "index.request:IndexCommand", returns="IndexReport | Any"),

@@ -15,7 +15,7 @@ import pytest
 import wdsctl
 from tests.build import a_folder
 from tests.core.captioned import captions
-from wdsctl.core.convert.request import ConvertReport
+from wdsctl.core.convert.conversion_report import ConvertReport
 from wdsctl.core.errors import InputError, OptionConflict, UsageError
 from wdsctl.core.index.media_folder import MediaFolderReport
 from wdsctl.core.index.report import IndexReport
@@ -132,7 +132,7 @@ def test_values_that_are_no_choice_are_refused(tmp_path: Path, name: str) -> Non
     ],
 )
 def test_negative_numbers_are_refused(tmp_path: Path, call: Callable[[str], Any]) -> None:
-    with pytest.raises(wdsctl.WdsctlError, match=r"(--max-side|--rate) -1: expected 1 or more|folds -2"):
+    with pytest.raises(wdsctl.WdsctlError, match=r"(max_side|rate) -1: expected 1 or more|folds -2"):
         call(str(tmp_path))
 
 
@@ -285,9 +285,9 @@ def test_prepare_checks_shares_like_split(shards: Path) -> None:
 
 def test_numbers_of_any_size_and_form_are_accepted(shards: Path, tmp_path: Path) -> None:
     assert wdsctl.validate(shards, level="content", sample=1e-5, workers=1).share == 1e-5
-    assert wdsctl.convert(shards, tmp_path / "new", shard_size=1e9, workers=1).samples == 12  # type: ignore[arg-type]
+    assert wdsctl.convert(shards, tmp_path / "new", shard_size=1e9, workers=1).samples == 12
     with pytest.raises(UsageError, match="not a whole number of bytes"):
-        wdsctl.convert(shards, tmp_path / "other", shard_size=1.5, workers=1)  # type: ignore[arg-type]
+        wdsctl.convert(shards, tmp_path / "other", shard_size=1.5, workers=1)
 
 
 def test_split_moves_samples_only_with_yes(shards: Path) -> None:

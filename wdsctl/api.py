@@ -10,214 +10,25 @@ number of processes (None: the usable CPUs, at most 16). `catalog` is the folder
 
 from __future__ import annotations
 
-import ast
-import functools
-import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
-from wdsctl.core.errors import UsageError
-
 if TYPE_CHECKING:
-    from typing import TypeAlias
-
-    from wdsctl.core.convert.request import ConvertReport
+    from wdsctl.core.convert.conversion_report import ConvertReport
     from wdsctl.core.export.request import ExportReport
     from wdsctl.core.index.report import IndexReport
     from wdsctl.core.inspect.inspect import InspectReport
     from wdsctl.core.inspect.samples import SamplesReport
     from wdsctl.core.inspect.stats import StatsReport
+    from wdsctl.core.options import PathText
     from wdsctl.core.prepare.prepare import PrepareReport
     from wdsctl.core.progress import Progress
     from wdsctl.core.split.split import SplitReport
     from wdsctl.core.validate.request import ReleaseReport, ValidateReport
 
-    PathText: TypeAlias = str | os.PathLike[str]
-    Names: TypeAlias = str | Sequence[str]  # comma-separated, or a sequence
-
 __all__ = ["convert", "export", "index", "inspect", "prepare", "split", "validate"]
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 _Report = TypeVar("_Report")
-_CHOICES = re.compile(r"Literal\[(.+)\]( \| None)?")
-
-
-def _checks_choices(function: _Function) -> _Function:
-    """Let a function refuse values that its `Literal` annotations do not list: Python does not check them."""
-    choices: dict[str, tuple[str | None, ...]] = {}
-    for name, annotation in function.__annotations__.items():
-        if found := _CHOICES.fullmatch(annotation):
-            choices[name] = (*ast.literal_eval(f"({found[1]},)"), *([None] if found[2] else []))
-
-    @functools.wraps(function)
-    def checked(*arguments: Any, **options: Any) -> Any:
-        for name in choices.keys() & options.keys():
-            if options[name] not in choices[name]:
-                raise UsageError(f"{name} is {options[name]!r}", hint=f"pass {' or '.join(map(repr, choices[name]))}")
-        return function(*arguments, **options)
-
-    return checked  # type: ignore[return-value]
-
-
-@_checks_choices
-def convert(
-    source: PathText | Sequence[PathText],
-    dest: PathText,
-    *,
-    from_format: str = "",
-    to_format: str = "",
-    option: Mapping[str, str] | None = None,
-    shard_samples: int = 10_000,
-    shard_size: int | str = 1 << 30,
-    template: str = "shard-{index:06d}.tar",
-    naming: Literal["", "hub"] = "",
-    sort: Literal["none", "key"] = "none",
-    shuffle: bool = False,
-    seed: int = 0,
-    split: str | None = None,
-    where: str = "",
-    on_collision: Literal["error", "prefix", "keep-first"] = "error",
-    apart: str = "",
-    layout: Literal["", "monolithic", "polylithic"] = "",
-    media: Names = "",
-    primary: Literal["tar", "jsonl"] = "tar",
-    parts: Names = "",
-    drop_parts: Names = "",
-    rename_part: Mapping[str, str] | None = None,
-    image: str = "",
-    max_side: int = 0,
-    orientation: Literal["apply", "keep"] = "apply",
-    image_parts: Names = "",
-    labels: Literal["scale", "keep"] = "scale",
-    box_format: Literal["xywh", "xyxy", "cxcywh", "normalized_xywh", "normalized_xyxy", "normalized_cxcywh"]
-    | None = None,
-    audio: str = "",
-    rate: int = 0,
-    audio_parts: Names = "",
-    on_error: Literal["skip", "keep", "error"] = "skip",
-    compress: Literal["none", "gz"] = "none",
-    overwrite: bool = False,
-    wait: float = 0.0,
-    workers: int | None = None,
-    dry_run: bool = False,
-    yes: bool = False,
-    progress: Progress | None = None,
-) -> ConvertReport:
-    """Write a new dataset from one or several datasets: `wdsctl convert`. A second run continues a killed one.
-
-    `source`: a dataset (ROOT or ROOT@VIEW), a file of another format, or several of these.
-    `from_format`, `to_format`: the formats (`--from`, `--to`); by default detected, and shards.
-    `option`: options of the formats.
-    `shard_samples`, `shard_size`, `template`: size and names of the files to write.
-    `naming`: "hub" names files as the Hugging Face Hub does, one split per file.
-    `sort`, `shuffle`, `seed`: the order of samples.
-    `split`, `where` (SQL): the samples to convert.
-    `on_collision`: what to do about keys that occur more than once.
-    `apart`: write one dataset per value of split, key-prefix or json:FIELD.
-    `layout`, `media`, `primary`: all parts in one dataset, or media in a separate one.
-    `parts`, `drop_parts`, `rename_part` (old -> new): the parts to write, and their names.
-    `image` ("jpeg:90"), `max_side` (pixels), `orientation`, `image_parts`: how to re-encode images.
-    `labels`: what is drawn on images that are turned or shrunk (boxes, masks) is changed alike, or kept.
-    `box_format`: what the numbers of boxes are whose sample does not say.
-    `audio` ("opus:64k"), `rate` (Hz), `audio_parts`: how to re-encode audio.
-    `on_error`: what to do about samples that cannot be re-encoded.
-    `compress`: "gz" compresses the shards, for transfer.
-    `overwrite`: replace what another conversion wrote to `dest`, once the new dataset is complete.
-    `yes`: start again although another conversion into `dest` is unfinished.
-    """
-    from wdsctl.core.convert.convert import convert as run_convert
-    from wdsctl.core.convert.request import ConvertRequest, parse_convert_request
-    from wdsctl.core.invocation import parse_size_bytes, worker_count
-    from wdsctl.core.progress import SILENT_PROGRESS
-
-    sources = [_path("source", each) for each in ([source] if isinstance(source, str | os.PathLike) else source)]
-    if not sources:
-        raise UsageError("convert needs a source", hint="pass source and destination: wdsctl.convert(SOURCE, DEST)")
-    request = parse_convert_request(
-        ConvertRequest(
-            from_format=from_format,
-            to_format=to_format,
-            format_options=_format_options(option),
-            shard_samples=shard_samples,
-            shard_size=parse_size_bytes(shard_size),
-            template=template,
-            naming=naming,
-            seed=seed,
-            split=split or "",
-            where=where,
-            on_collision=on_collision,
-            apart=apart,
-            layout=layout,
-            primary=primary,
-            on_error=on_error,
-            compress=compress,
-            workers=worker_count(workers),
-            wait=wait,
-            restart=yes,
-            dry_run=dry_run,
-            overwrite=overwrite,
-        ),
-        sort=sort,
-        shuffle=shuffle,
-        media=media,
-        parts=parts,
-        drop_parts=drop_parts,
-        rename_part=[f"{old}={new}" for old, new in (rename_part or {}).items()],
-        image=image,
-        max_side=max_side,
-        orientation=orientation,
-        image_parts=image_parts,
-        labels=labels,
-        box_format=box_format,
-        audio=audio,
-        rate=rate,
-        audio_parts=audio_parts,
-    )
-    return run_convert(sources, _path("dest", dest), request, progress=progress or SILENT_PROGRESS)
-
-
-def _path(name: str, path: PathText) -> str:
-    """The path as text. Raises UsageError if it is empty, since that would name the working directory."""
-    text = os.fspath(path)
-    if not text:
-        raise UsageError(f"{name} is {text!r}", hint="pass a path or a URL; for the working directory, '.'")
-    return text
-
-
-def _path_or_none(name: str, path: PathText | None) -> str | None:
-    return None if path is None else _path(name, path)
-
-
-def _as_tuple(values: PathText | Sequence[PathText]) -> tuple[Any, ...]:
-    """The values; a single one, such as one pattern, is a tuple of itself and not of its letters."""
-    return (values,) if isinstance(values, str | os.PathLike) else tuple(values)
-
-
-def _shares_text(shares: str | Mapping[str, float]) -> str:
-    """Shares as the command line takes them, whose names and numbers the parser checks."""
-    return shares if isinstance(shares, str) else ",".join(f"{name}={share}" for name, share in shares.items())
-
-
-def _media_selection(media: str | bool | None) -> str | None:
-    """The selection for `MediaRequest`: True means all media, as `--media` without a value; False means None."""
-    return ("auto" if media else None) if isinstance(media, bool) else media
-
-
-def _field_map(field_map: str | Mapping[str, str]) -> dict[str, str]:
-    if not isinstance(field_map, str):
-        return dict(field_map)
-    from wdsctl.core.samples.field_map import parse_field_map_text
-
-    return parse_field_map_text(field_map) if field_map.strip() else {}
-
-
-def _format_options(option: Mapping[str, str] | None) -> dict[str, str]:
-    if option is not None and not isinstance(option, Mapping):
-        raise UsageError(
-            f"option is a {type(option).__name__}, expected a mapping", hint='pass a dict, such as {"key": ":row"}'
-        )
-    return dict(option or {})
 
 
 def _call(run: Callable[..., _Report], request: type, arguments: Mapping[str, Any]) -> _Report:
@@ -230,6 +41,94 @@ def _call(run: Callable[..., _Report], request: type, arguments: Mapping[str, An
 
 
 # Below: written by docs/python_api.py from the requests of the commands. Edit those, then run `make docs`.
+
+
+def convert(
+    source: PathText | Sequence[PathText],
+    dest: PathText,
+    *,
+    from_format: str = "",
+    to_format: str = "",
+    option: Mapping[str, str] | Sequence[str] = (),
+    shard_samples: int = 10000,
+    shard_size: str | float = 1073741824,
+    template: str = "shard-{index:06d}.tar",
+    naming: Literal["", "hub"] = "",
+    sort: Literal["none", "key"] = "none",
+    shuffle: bool = False,
+    seed: int = 0,
+    split: str = "",
+    where: str = "",
+    on_collision: Literal["error", "prefix", "keep-first"] = "error",
+    apart: str = "",
+    layout: Literal["", "monolithic", "polylithic"] = "",
+    media: str | Sequence[str] = (),
+    primary: Literal["tar", "jsonl"] = "tar",
+    parts: str | Sequence[str] = (),
+    drop_parts: str | Sequence[str] = (),
+    rename_part: Mapping[str, str] | Sequence[str] = (),
+    image: str = "",
+    max_side: int | None = None,
+    orientation: Literal["apply", "keep"] = "apply",
+    image_parts: str | Sequence[str] = (),
+    labels: Literal["scale", "keep"] = "scale",
+    box_format: Literal["xywh", "xyxy", "cxcywh", "normalized_xywh", "normalized_xyxy", "normalized_cxcywh"]
+    | None = None,
+    audio: str = "",
+    rate: int | None = None,
+    audio_parts: str | Sequence[str] = (),
+    on_error: Literal["error", "skip", "keep"] = "skip",
+    compress: Literal["none", "gz"] = "none",
+    overwrite: bool = False,
+    wait: float = 0.0,
+    workers: int | None = None,
+    dry_run: bool = False,
+    yes: bool = False,
+    progress: Progress | None = None,
+) -> ConvertReport:
+    """Write a new dataset from one or several datasets: `wdsctl convert`. A second run continues a killed one.
+
+    `source`: A dataset (ROOT or ROOT@VIEW), a file of another format, or several of these.
+    `dest`: The new folder or URL.
+    `from_format`: Format of the source. [default: detected]
+    `to_format`: Format to write. [default: shards]
+    `option`: Options of the source's format; with `to.` before their names, of the format of `dest`.
+    `shard_samples`: Maximum number of samples per shard.
+    `shard_size`: Maximum bytes of source data per shard. [default: 1GiB]
+    `template`: Template of the shard names. Other formats replace .tar by their extension.
+    `naming`: Name files as the Hugging Face Hub does, one split per file: train-00000-of-00042.tar.
+    `sort`: Sort the samples by key.
+    `shuffle`: Shuffle all samples of all sources.
+    `seed`: Seed of `shuffle`.
+    `split`: Only samples of this split.
+    `where`: Convert only matching samples, such as "width >= 512 and ext = 'jpg'".
+    `on_collision`: If several samples have the same key: stop, prefix it with the source name, or keep the first one.
+    `apart`: Write one dataset per value of split, key-prefix or json:FIELD.
+    `layout`: Write one dataset, or separate datasets `dest`/primary and `dest`/media.
+    `media`: For polylithic: the parts to store in `dest`/media. [default: media and other files that rows name]
+    `primary`: For polylithic: the format of `dest`/primary.
+    `parts`: Keep only these parts; patterns such as '*.png' are allowed.
+    `drop_parts`: Drop these parts.
+    `rename_part`: Old name -> new name of parts.
+    `image`: Re-encode images as jpeg:90, webp:80 or png.
+    `max_side`: Shrink images whose longer side has more than N pixels.
+    `orientation`: For re-encoded images: rotate by EXIF orientation, or keep pixels and EXIF.
+    `image_parts`: The parts to re-encode. [default: jpg, png, ...]
+    `labels`: Boxes, keypoints, masks and the like of images that are turned or shrunk: change or keep them.
+    `box_format`: Format of boxes of images that are turned or shrunk, if the samples do not state it: xywh, xyxy,
+    cxcywh, or one of these with normalized_.
+    `audio`: Re-encode audio as flac, wav or opus:64k.
+    `rate`: Sample rate of re-encoded audio.
+    `audio_parts`: The parts to re-encode. [default: wav, mp3, ...]
+    `on_error`: Samples that cannot be re-encoded: skip them, keep their parts unchanged, or stop.
+    `compress`: Compress shards for transfer; the loader cannot train from them.
+    `overwrite`: Replace what another conversion wrote to `dest`, once the new dataset is complete.
+    `yes`: Start again although another conversion into `dest` is unfinished.
+    """
+    from wdsctl.core.convert.convert import run_convert
+    from wdsctl.core.convert.request import ConvertCommand
+
+    return _call(run_convert, ConvertCommand, locals())
 
 
 def prepare(

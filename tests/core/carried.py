@@ -10,7 +10,7 @@ from tests.core.catalog.readers import read_current_generation
 from tests.core.pictures import picture
 from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.columns.column_file import list_columns, read_column_values
-from wdsctl.core.convert.request import ConvertReport
+from wdsctl.core.convert.conversion_report import ConvertReport
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.index.index import index
 from wdsctl.core.index.request import MediaRequest

@@ -8,8 +8,9 @@ from typing import Any
 
 from tests.build import some_shards
 from wdsctl.core.catalog.read import Catalog
+from wdsctl.core.convert.conversion_report import ConvertReport
 from wdsctl.core.convert.convert import convert
-from wdsctl.core.convert.request import ConvertReport, ConvertRequest
+from wdsctl.core.convert.request import ConvertRequest
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.prepare.request import PrepareRequest

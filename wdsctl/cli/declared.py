@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -56,11 +56,9 @@ def _typer_type(each: Declared) -> tuple[Any, Any]:
     option = each.option
     if option.is_repeatable:
         return list[str] | None, None
-    kind = each.kind
-    if option.parse is not None and not option.parses_early:
-        kind = next(iter(get_type_hints(option.parse).values()))
-        if str in (kind, *get_args(kind)):
-            return str | None, None
+    kind = each.kind if option.parses_early else each.users_kind
+    if option.parse is not None and str in (kind, *get_args(kind)):
+        return str | None, None
     return (kind | None if each.default is None else kind), each.default
 
 

@@ -28,7 +28,7 @@ from wdsctl.core.errors import StorageError, UsageError, WdsctlError, findings_a
 from wdsctl.core.urls import redact_secrets
 
 if TYPE_CHECKING:
-    from wdsctl.core.convert.request import ConvertReport
+    from wdsctl.core.convert.conversion_report import ConvertReport
     from wdsctl.core.errors import Finding
     from wdsctl.core.index.index import IndexReport
     from wdsctl.core.index.media_folder import MediaFolderReport

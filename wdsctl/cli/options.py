@@ -23,7 +23,7 @@ from wdsctl.cli.formatting import fit_epilog
 from wdsctl.cli.output import Output
 from wdsctl.core.errors import InputError, OptionConflict, UsageError, refuse_without_effect
 from wdsctl.core.invocation import parse_size_bytes
-from wdsctl.core.shared_options import CATALOG, DRY_RUN, ROOT, SAMPLE_SEED, SHARD, SPLIT, SPLIT_SEED, UNIT_WORKERS, WAIT
+from wdsctl.core.shared_options import CATALOG, DRY_RUN, ROOT, SAMPLE_SEED, SHARD, SPLIT, UNIT_WORKERS, WAIT
 
 #: Metavars of arguments and options that are paths.
 PATH_METAVARS = frozenset(
@@ -119,30 +119,6 @@ RayAddressOption = Annotated[
         help="Ray cluster of --executor ray. [default: RAY_ADDRESS, or a local cluster]",
     ),
 ]
-ExcludeOption = Annotated[
-    list[str] | None,
-    typer.Option("--exclude", metavar="PATTERN", help="Skip shards whose path matches, such as 'val/*' (repeatable)."),
-]
-#: Of commands that write shards.
-ShardSamplesOption = Annotated[
-    int, typer.Option("--shard-samples", metavar="N", min=1, help="Maximum number of samples per shard.")
-]
-ShardSizeOption = Annotated[
-    int,
-    typer.Option(
-        "--shard-size",
-        metavar="SIZE",
-        parser=parse_size_option,
-        show_default=False,
-        help="Maximum bytes of source data per shard. [default: 1GiB]",
-    ),
-]
-TemplateOption = Annotated[
-    str,
-    typer.Option(
-        "--template", metavar="T", help="Template of the shard names. Other formats replace .tar by their extension."
-    ),
-]
 #: Of commands that read samples.
 SplitOption = Annotated[str | None, typer_info(SPLIT, "split")]
 ShardOption = Annotated[str | None, typer_info(SHARD, "shard")]
@@ -161,44 +137,6 @@ TimeoutOption = Annotated[
 ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite existing files (same as --yes).")]
 
 
-SeedOption = Annotated[int, typer_info(SPLIT_SEED, "seed")]
-MissingOption = Annotated[
-    Literal["error", "keep", "drop"],
-    typer.Option(
-        "--missing",
-        metavar="error|keep|drop",
-        help="If shards or raw files no longer exist: stop, keep their samples, or drop them.",
-    ),
-]
-MediaOption = Annotated[
-    str | None,
-    typer.Option(
-        "--media",
-        metavar="[SELECTION]",
-        help="Read facts of images, audio and video from their headers. SELECTION: extensions or patterns such as "
-        "'jpg,*.seg.png'; or 'content', to recognise media by content instead of names. [no value: all media]",
-    ),
-]
-MediaIndexOption = Annotated[
-    bool,
-    typer.Option(
-        "--media-index",
-        help="Also record the keyframes of videos, for fast seeking. Reads whole files without decoding them.",
-    ),
-]
-KeyOption = Annotated[
-    str | None,
-    typer.Option("--key", metavar="FIELD", help="JSONL: the field with the key. [default: the line number]"),
-]
-KeyUntilOption = Annotated[
-    Literal["first-dot", "last-dot", "known-extension"] | None,
-    typer.Option(
-        "--key-until",
-        metavar="first-dot|last-dot|known-extension",
-        help="Where the key ends in a file name with several dots. [default: detected; first-dot for tars]",
-        show_default=False,
-    ),
-]
 WaitOption = Annotated[float, typer_info(WAIT, "wait")]
 BreakLockOption = Annotated[
     bool,
@@ -206,24 +144,6 @@ BreakLockOption = Annotated[
         "--break-lock",
         help="Remove the lock of a process that has ended; with --yes, also of a process that still runs on this "
         "machine.",
-    ),
-]
-SampleRowsOption = Annotated[
-    bool | None,
-    typer.Option(
-        "--sample-rows/--no-sample-rows",
-        help="Store a catalog row for every sample, or only counts (for huge datasets). "
-        "[default: as in the last run; in the first run rows for tars, counts for JSONL]",
-        show_default=False,
-    ),
-]
-HashOption = Annotated[
-    bool | None,
-    typer.Option(
-        "--hash/--no-hash",
-        help="Compute the SHA-256 of every shard, by reading all of it. "
-        "[default: as in the last run; in the first run no]",
-        show_default=False,
     ),
 ]
 DryRunOption = Annotated[bool, typer_info(DRY_RUN, "dry_run")]
@@ -403,28 +323,6 @@ def exit_with_help(context: typer.Context) -> None:
         is_group = context.parent is not None
         typer.echo(context.get_help(), err=is_group)
         raise typer.Exit(2 if is_group else 0)
-
-
-OverwriteOption = Annotated[
-    bool,
-    typer.Option(
-        "--overwrite", help="Replace what another conversion wrote to DEST, once the new dataset is complete."
-    ),
-]
-FromOption = Annotated[
-    str, typer.Option("--from", metavar="FORMAT", help="Format of the source. [default: detected]", show_default=False)
-]
-
-
-def parse_format_options(texts: list[str]) -> dict[str, str]:
-    """Parse `NAME=VALUE` texts of `-O`, each name once."""
-    pairs: dict[str, str] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not name or not equals or name in pairs:
-            raise typer.BadParameter(f"{text!r}: expected -O NAME=VALUE, each name once")
-        pairs[name] = value
-    return pairs
 
 
 def _break_lock(common: CommonOptions) -> AbstractContextManager[None]:

@@ -75,6 +75,11 @@ def group(request: Callable[[], T], names: str) -> T:
     return field(default_factory=request, metadata={"names": names.split()})
 
 
+def option_of(default: T, request: type[R], make: Callable[[R], T]) -> T:
+    """A field that `make` makes of several options: those of `request`."""
+    return field(default=default, metadata={"request": request, "make": make})
+
+
 class Declared(NamedTuple):
     """An option of a request. `fields`: the names of the fields that lead to it.
 
@@ -94,9 +99,16 @@ class Declared(NamedTuple):
         return self.default is UNSET
 
     @property
+    def users_kind(self) -> Any:
+        """The type of what users pass."""
+        parse = self.option.parse
+        return self.kind if parse is None else next(iter(get_type_hints(parse).values()))
+
+    @property
     def choices(self) -> tuple[Any, ...]:
         """The values of a `Literal`, also of an optional one; empty for other types."""
-        kinds = get_args(self.kind) if get_origin(self.kind) in (Union, types.UnionType) else (self.kind,)
+        kind = self.users_kind
+        kinds = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
         return next((get_args(each) for each in kinds if get_origin(each) is Literal), ())
 
     @property
@@ -111,7 +123,7 @@ def declared_options(request: type) -> tuple[Declared, ...]:
     found: list[Declared] = []
     kinds = get_type_hints(request)
     for each in fields(request):
-        kind = kinds[each.name]
+        kind = each.metadata.get("request", kinds[each.name])
         if is_dataclass(kind):
             inner = {option.name: option for option in declared_options(kind)}  # type: ignore[arg-type]
             names = each.metadata.get("names", inner)
@@ -136,7 +148,7 @@ def _declare(field: str, kind: Any, option: Option, field_default: Any) -> Decla
 
 
 def changed_options(request: Any) -> Iterator[tuple[Declared, Any]]:
-    """The options whose fields differ from their defaults, with the values."""
+    """The options whose fields differ from their defaults, with the values. Not for requests with `option_of`."""
     for each in declared_options(type(request)):  # type: ignore[arg-type]  # as below
         value = reduce(getattr, each.fields, request)
         if value != each.field_default:
@@ -151,7 +163,7 @@ def build_request(request: type[R], values: Mapping[str, Any]) -> R:
     read = []
     for each in declared_options(request):  # type: ignore[arg-type]  # mypy does not see that classes have hashes
         value = values.get(each.name)
-        if value is None or value in ([], each.default):
+        if value is None or (value in ([], each.default) and not each.is_required):
             value = each.option.users_default
         if value is not UNSET:
             read.append((each.fields, _read(each, value)))
@@ -177,9 +189,11 @@ def _read(each: Declared, value: Any) -> Any:
 def _construct(request: type[R], values: Sequence[tuple[tuple[str, ...], Any]]) -> R:
     arguments = {path[0]: value for path, value in values if len(path) == 1}
     kinds = get_type_hints(request)
-    for name in dict.fromkeys(path[0] for path, _ in values if len(path) > 1):
-        inner = [(path[1:], value) for path, value in values if path[0] == name]
-        arguments[name] = _construct(kinds[name], inner)
+    for each in fields(request):  # type: ignore[arg-type]
+        inner = [(path[1:], value) for path, value in values if path[0] == each.name and len(path) > 1]
+        if inner:
+            made = _construct(each.metadata.get("request", kinds[each.name]), inner)
+            arguments[each.name] = each.metadata["make"](made) if "make" in each.metadata else made
     return request(**arguments)
 
 

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from wdsctl.core.errors import UsageError
 from wdsctl.core.invocation import parse_size_bytes, worker_count
 from wdsctl.core.options import Option, as_tuple
-from wdsctl.core.split_rules.rule import check_seed
 
 
 def parse_format_options(option: Mapping[str, str] | Sequence[str]) -> dict[str, str]:
@@ -65,6 +64,5 @@ TEMPLATE = Option("Template of the shard names. Other formats replace .tar by th
 OVERWRITE = Option("Replace what another conversion wrote to DEST, once the new dataset is complete.")
 DRY_RUN = Option("Show the effect without writing anything.", short="-n")
 SAMPLE_SEED = Option("Seed of --sample.", metavar="N")
-SPLIT_SEED = Option("Seed of the split.", metavar="N", parse=check_seed)
 SPLIT = Option("Only samples of this split.", metavar="NAME")
 SHARD = Option("Only the sample in shard PATH, if a key is repeated.", metavar="PATH")

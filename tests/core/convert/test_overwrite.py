@@ -9,8 +9,9 @@ import pytest
 from tests.build import some_shards, tree
 from tests.core.conversions import a_prepared_dataset, convert_to, files
 from wdsctl.core.convert import overwrite as overwrite_module
+from wdsctl.core.convert.conversion_report import ConvertReport
 from wdsctl.core.convert.convert import convert
-from wdsctl.core.convert.request import ConvertReport, ConvertRequest
+from wdsctl.core.convert.request import ConvertRequest
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import UsageError
 from wdsctl.core.inspect.inspect import inspect

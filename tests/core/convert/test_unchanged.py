@@ -13,9 +13,10 @@ import pytest
 
 from tests.build import a_dataset, a_folder, a_shard, samples, some_shards
 from tests.core.conversions import a_prepared_dataset, convert_to, files
+from wdsctl.core.convert.conversion_report import ConvertReport
 from wdsctl.core.convert.convert import convert
 from wdsctl.core.convert.parts import PartRules, parse_image
-from wdsctl.core.convert.request import ConvertReport, ConvertRequest
+from wdsctl.core.convert.request import ConvertRequest
 from wdsctl.core.errors import CatalogError, UsageError
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.prepare.request import PrepareRequest

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 
+from wdsctl.core.convert.request import ConvertRequest
 from wdsctl.core.executors.unit_results import UNIT_FUNCTIONS, UnitFunction, find_unit_function, load_unit_function
 from wdsctl.core.samples.naming import RawPart, RawSample
 from wdsctl.core.shards.write import WrittenShard
@@ -40,6 +42,18 @@ def test_function_arguments_round_trip_and_change_unit_name() -> None:
         assert decoded.arguments == (context,)
         names.append(function.results("").name.args)  # type: ignore[attr-defined]
     assert names[0] != names[1]
+
+
+def test_fields_of_requests_keep_their_order_in_units() -> None:
+    """Units have the values of fields by position: a job that was planned before reads them so."""
+    assert [each.name for each in fields(ValidateRequest)] == [
+        "levels", "share", "seed", "shards", "refs", "again", "quarantine", "target"
+    ]  # fmt: skip
+    assert [each.name for each in fields(ConvertRequest)] == [
+        "from_format", "to_format", "format_options", "shard_samples", "shard_size", "template", "naming", "order",
+        "seed", "split", "where", "on_collision", "apart", "layout", "media", "primary", "parts", "image", "audio",
+        "on_error", "compress", "workers", "wait", "restart", "dry_run", "overwrite", "carries_splits", "finish"
+    ]  # fmt: skip
 
 
 def test_unit_results_round_trip(tmp_path: Path) -> None:

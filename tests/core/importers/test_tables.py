@@ -13,8 +13,9 @@ import pytest
 from tests.build import a_folder
 from tests.core.formats import description_findings, open_error, read_samples
 from wdsctl.core import importers
+from wdsctl.core.convert.conversion_report import ConvertReport
 from wdsctl.core.convert.convert import convert
-from wdsctl.core.convert.request import ConvertReport, ConvertRequest
+from wdsctl.core.convert.request import ConvertRequest
 from wdsctl.core.errors import InputError
 from wdsctl.core.importers.protocol import DescribedSource, SourceDescription
 from wdsctl.core.index.index import index

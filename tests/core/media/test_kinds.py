@@ -6,14 +6,13 @@ import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 from PIL import Image
 
 from tests import sources
 from tests.build import an_image
-from wdsctl.cli.commands.convert import ImageOption
 from wdsctl.core.convert.parts import (
     AudioTranscodeOptions,
     ImageTranscodeOptions,
@@ -22,11 +21,13 @@ from wdsctl.core.convert.parts import (
     parse_audio,
     parse_image,
 )
+from wdsctl.core.convert.request import ImageOptions
 from wdsctl.core.convert.transcode import transcode_image
 from wdsctl.core.errors import UsageError
 from wdsctl.core.media import kinds
 from wdsctl.core.media.kinds import FORMAT_BY_EXTENSION, MEDIA_EXTENSIONS, MEDIA_FORMATS, MediaType
 from wdsctl.core.media.sniff import sniff
+from wdsctl.core.options import declared_options
 from wdsctl.core.samples.evidence import FORMATS_BY_EXTENSION
 from wdsctl.loader import SampleDecoder
 from wdsctl.loader.decoding import parts
@@ -109,7 +110,7 @@ def test_hint_and_help_of_convert_name_every_image_format_and_quality() -> None:
     examples = image_format_examples()
     for name, target in kinds.transcode_targets("image").items():
         assert (f"{name}:{target.quality}" if target.quality else name) in re.split(r", | or ", examples)
-    [help_text] = [each for each in get_args(ImageOption)[1:] if each.help]
+    [help_text] = [each.option for each in declared_options(ImageOptions) if each.name == "image"]
     assert help_text.help == f"Re-encode images as {examples}."
     with pytest.raises(UsageError) as caught:
         parse_image("gif")

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from wdsctl.core.errors import DatasetError, UsageError
-from wdsctl.core.samples.boxes import BOX_FORMATS, convert_boxes, read_boxes
+from wdsctl.core.samples.boxes import convert_boxes, read_boxes
+from wdsctl.core.samples.types import BOX_FORMATS
 
 #: One box of an image of 100 x 50 in all formats.
 BOX = {

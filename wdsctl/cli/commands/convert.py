@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from wdsctl.cli import errors, options
+from wdsctl.cli.declared import takes
 from wdsctl.cli.formatting import display_path, escape_line, format_count, format_size
 from wdsctl.cli.tables import finding_lines, labelled_lines, sort_by_severity
-from wdsctl.core.invocation import worker_count
+from wdsctl.core.convert.request import ConvertRequest
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from wdsctl.core.convert.request import ConvertedDataset, ConvertReport
+    from wdsctl.core.convert.conversion_report import ConvertedDataset, ConvertReport
 
 
 EPILOG = """
@@ -47,179 +48,10 @@ PathsArgument = Annotated[
     list[str],
     typer.Argument(metavar="SOURCE... DEST", help="Datasets (ROOT or ROOT@VIEW) or files, then a new folder or URL."),
 ]
-ToOption = Annotated[str, typer.Option("--to", metavar="FORMAT", help="Format to write. [default: shards]")]
-FormatOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "-O",
-        "--option",
-        metavar="NAME=VALUE",
-        help="Option of the source's format; to.NAME=VALUE is an option of DEST's format (repeatable).",
-    ),
-]
-NamingOption = Annotated[
-    Literal["", "hub"],
-    typer.Option(
-        "--naming",
-        metavar="hub",
-        show_default=False,
-        help="Name files as the Hugging Face Hub does, one split per file: train-00000-of-00042.tar.",
-    ),
-]
-SortOption = Annotated[Literal["none", "key"], typer.Option("--sort", metavar="key", help="Sort the samples by key.")]
-ShuffleOption = Annotated[bool, typer.Option("--shuffle", help="Shuffle all samples of all sources.")]
-SeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="Seed of --shuffle.")]
-WhereOption = Annotated[
-    str,
-    typer.Option(
-        "--where", metavar="SQL", help="Convert only matching samples, such as \"width >= 512 and ext = 'jpg'\"."
-    ),
-]
-OnCollisionOption = Annotated[
-    Literal["error", "prefix", "keep-first"],
-    typer.Option(
-        "--on-collision",
-        metavar="error|prefix|keep-first",
-        help="If several samples have the same key: stop, prefix it with the source name, or keep the first one.",
-    ),
-]
-ApartOption = Annotated[
-    str, typer.Option("--apart", metavar="BY", help="Write one dataset per value of split, key-prefix or json:FIELD.")
-]
-LayoutOption = Annotated[
-    Literal["", "monolithic", "polylithic"],
-    typer.Option(
-        "--layout",
-        metavar="monolithic|polylithic",
-        show_default=False,
-        help="Write one dataset, or separate datasets DEST/primary and DEST/media.",
-    ),
-]
-MediaOption = Annotated[
-    str,
-    typer.Option(
-        "--media",
-        metavar="PARTS",
-        help="For polylithic: the parts to store in DEST/media. [default: media and other files that rows name]",
-    ),
-]
-PrimaryOption = Annotated[
-    Literal["tar", "jsonl"],
-    typer.Option("--primary", metavar="tar|jsonl", help="For polylithic: the format of DEST/primary."),
-]
-PartsOption = Annotated[
-    str, typer.Option("--parts", metavar="jpg,txt", help="Keep only these parts; patterns such as '*.png' are allowed.")
-]
-DropPartsOption = Annotated[str, typer.Option("--drop-parts", metavar="json", help="Drop these parts.")]
-RenamePartOption = Annotated[
-    list[str] | None, typer.Option("--rename-part", metavar="OLD=NEW", help="Rename a part (repeatable).")
-]
-ImageOption = Annotated[
-    str, typer.Option("--image", metavar="FORMAT", help="Re-encode images as jpeg:90, webp:80 or png.")
-]
-MaxSideOption = Annotated[
-    int | None,
-    typer.Option(
-        "--max-side",
-        metavar="N",
-        min=1,
-        help="Shrink images whose longer side has more than N pixels.",
-    ),
-]
-OrientationOption = Annotated[
-    Literal["apply", "keep"],
-    typer.Option(
-        "--orientation",
-        metavar="apply|keep",
-        help="For re-encoded images: rotate by EXIF orientation, or keep pixels and EXIF.",
-    ),
-]
-ImagePartsOption = Annotated[
-    str, typer.Option("--image-parts", metavar="jpg,*.png", help="The parts to re-encode. [default: jpg, png, ...]")
-]
-LabelsOption = Annotated[
-    Literal["scale", "keep"],
-    typer.Option(
-        "--labels",
-        metavar="scale|keep",
-        help="Boxes, keypoints, masks and the like of images that are turned or shrunk: change or keep them.",
-    ),
-]
-BoxFormatOption = Annotated[
-    Literal["xywh", "xyxy", "cxcywh", "normalized_xywh", "normalized_xyxy", "normalized_cxcywh"] | None,
-    typer.Option(
-        "--box-format",
-        metavar="FORMAT",
-        help="Format of boxes of images that are turned or shrunk, if the samples do not state it: xywh, xyxy, cxcywh, "
-        "or one of these with normalized_.",
-    ),
-]
-AudioOption = Annotated[
-    str, typer.Option("--audio", metavar="FORMAT", help="Re-encode audio as flac, wav or opus:64k.")
-]
-RateOption = Annotated[
-    int | None,
-    typer.Option("--rate", metavar="HZ", min=1, max=768_000, help="Sample rate of re-encoded audio."),
-]
-AudioPartsOption = Annotated[
-    str, typer.Option("--audio-parts", metavar="wav", help="The parts to re-encode. [default: wav, mp3, ...]")
-]
-OnErrorOption = Annotated[
-    Literal["skip", "keep", "error"],
-    typer.Option(
-        "--on-error",
-        metavar="skip|keep|error",
-        help="Samples that cannot be re-encoded: skip them, keep their parts unchanged, or stop.",
-    ),
-]
-CompressOption = Annotated[
-    Literal["none", "gz"],
-    typer.Option(
-        "--compress", metavar="none|gz", help="Compress shards for transfer; the loader cannot train from them."
-    ),
-]
 
 
-def command(
-    paths: PathsArgument,
-    *,
-    from_format: options.FromOption = "",
-    to_format: ToOption = "",
-    option: FormatOption = None,
-    shard_samples: options.ShardSamplesOption = 10_000,
-    shard_size: options.ShardSizeOption = 1 << 30,
-    template: options.TemplateOption = "shard-{index:06d}.tar",
-    naming: NamingOption = "",
-    sort: SortOption = "none",
-    shuffle: ShuffleOption = False,
-    seed: SeedOption = 0,
-    split: options.SplitOption = None,
-    where: WhereOption = "",
-    on_collision: OnCollisionOption = "error",
-    apart: ApartOption = "",
-    layout: LayoutOption = "",
-    media: MediaOption = "",
-    primary: PrimaryOption = "tar",
-    parts: PartsOption = "",
-    drop_parts: DropPartsOption = "",
-    rename_part: RenamePartOption = None,
-    image: ImageOption = "",
-    max_side: MaxSideOption = None,
-    orientation: OrientationOption = "apply",
-    image_parts: ImagePartsOption = "",
-    labels: LabelsOption = "scale",
-    box_format: BoxFormatOption = None,
-    audio: AudioOption = "",
-    rate: RateOption = None,
-    audio_parts: AudioPartsOption = "",
-    on_error: OnErrorOption = "skip",
-    compress: CompressOption = "none",
-    overwrite: options.OverwriteOption = False,
-    wait: options.WaitOption = 0.0,
-    workers: options.UnitWorkersOption = None,
-    dry_run: options.DryRunOption = False,
-    common: options.CommonOptions,
-) -> int:
+@takes(ConvertRequest)
+def command(request: ConvertRequest, paths: PathsArgument, *, common: options.CommonOptions) -> int:
     """Write a new dataset from existing ones.
 
     Changes shard size, order or file format, selects samples, merges or divides datasets, stores media separately, or
@@ -229,61 +61,20 @@ def command(
     from wdsctl.cli.formatting import shell_argument
     from wdsctl.cli.progress import show_progress
     from wdsctl.core.convert.convert import convert
-    from wdsctl.core.convert.request import ConvertRequest, parse_convert_request
     from wdsctl.core.errors import UsageError
 
     if len(paths) < 2:
         raise UsageError("convert needs a source and a destination", hint="pass both: `wdsctl convert SOURCE... DEST`")
-    chosen = parse_convert_request(
-        ConvertRequest(
-            from_format=from_format,
-            to_format=to_format,
-            format_options=options.parse_format_options(option or []),
-            shard_samples=shard_samples,
-            shard_size=shard_size,
-            template=template,
-            naming=naming,
-            seed=seed,
-            split=split or "",
-            where=where,
-            on_collision=on_collision,
-            apart=apart,
-            layout=layout,
-            primary=primary,
-            on_error=on_error,
-            compress=compress,
-            workers=worker_count(workers),
-            wait=wait,
-            restart=common.yes,
-            dry_run=dry_run,
-            overwrite=overwrite,
-        ),
-        sort=sort,
-        shuffle=shuffle,
-        media=media,
-        parts=parts,
-        drop_parts=drop_parts,
-        rename_part=rename_part or (),
-        image=image,
-        max_side=max_side or 0,
-        orientation=orientation,
-        image_parts=image_parts,
-        labels=labels,
-        box_format=box_format,
-        audio=audio,
-        rate=rate or 0,
-        audio_parts=audio_parts,
-    )
     output = common.output
     with show_progress(output) as shown:
-        report = convert(paths[:-1], paths[-1], chosen, progress=shown)
+        report = convert(paths[:-1], paths[-1], request, progress=shown)
     output.answer("convert", report, render_convert, names=[report.dest])
     left_out: Iterable[str] = left_out_lines(report) if report.failed or report.kept else ()
     errors.explain_partial_if_quiet(output, errors.error_findings(report.findings), left_out)
     if report.datasets and report.datasets[0].sample_type and not (report.dry_run or report.up_to_date or common.json):
-        is_polylithic = layout == "polylithic"
+        is_polylithic = request.layout == "polylithic"
         # Of several polylithic datasets, the primary of the last one.
-        root = report.dest if is_polylithic and not apart else report.datasets[-1 if is_polylithic else 0].path
+        root = report.dest if is_polylithic and not request.apart else report.datasets[-1 if is_polylithic else 0].path
         output.note(f"next: wdsctl inspect {shell_argument(root)}")
     return errors.convert_exit_code(report)
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from wdsctl.cli import wizard
     from wdsctl.cli.output import Output
-    from wdsctl.core.convert.request import ConvertReport
+    from wdsctl.core.convert.conversion_report import ConvertReport
     from wdsctl.core.index.index import IndexReport
     from wdsctl.core.prepare.prepare import PrepareReport
     from wdsctl.core.prepare.robots import RobotReport

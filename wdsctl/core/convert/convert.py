@@ -14,6 +14,7 @@ from typing import Any
 
 from wdsctl.core.catalog.presence import check_not_in_dataset
 from wdsctl.core.convert import exporters
+from wdsctl.core.convert.conversion_report import ConvertReport
 from wdsctl.core.convert.destination import (
     OPTIONS_WITHOUT_EFFECT,
     check_destination_free,
@@ -51,7 +52,7 @@ from wdsctl.core.convert.report import (
     write_finished,
     write_left_out,
 )
-from wdsctl.core.convert.request import ConvertReport, ConvertRequest, ResolvedRequest
+from wdsctl.core.convert.request import ConvertCommand, ConvertRequest, ResolvedRequest
 from wdsctl.core.convert.sharing import DEFAULT_MEDIA
 from wdsctl.core.convert.sources import OpenSources, check_sources_unchanged, open_sources, source_digests
 from wdsctl.core.convert.unit import check_some_labels, unit_path
@@ -76,6 +77,11 @@ from wdsctl.core.urls import is_url, normalize_root, redact_secrets
 
 #: Raise this version when a change makes the same plan give other bytes.
 OUTPUT_VERSION = "wdsctl convert 4"
+
+
+def run_convert(command: ConvertCommand, *, progress: Progress = SILENT_PROGRESS) -> ConvertReport:
+    """Write a new dataset from one or several datasets: `wdsctl convert`. A second run continues a killed one."""
+    return convert(command.source, command.dest, command.request, progress=progress)
 
 
 def convert(

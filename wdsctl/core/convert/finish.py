@@ -26,11 +26,12 @@ from wdsctl.core.convert.carry import (
     media_flags,
     plan_carry,
 )
+from wdsctl.core.convert.conversion_report import ConvertedDataset
 from wdsctl.core.convert.labels import check_masks_not_selected
 from wdsctl.core.convert.parts import matches_any, renamed_part_name, transcoded_name
 from wdsctl.core.convert.plan_file import PlanFile, PlannedUnit, SampleOrigins, UnitResult
 from wdsctl.core.convert.polylithic import blend_yaml, cooker_code
-from wdsctl.core.convert.request import ConvertedDataset, ConvertRequest, Stream
+from wdsctl.core.convert.request import ConvertRequest, Stream
 from wdsctl.core.convert.sources import OpenSources
 from wdsctl.core.dataset.config import DatasetConfig, dump_config, load_config
 from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command

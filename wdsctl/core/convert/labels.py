@@ -26,7 +26,6 @@ from wdsctl.core.importers.common.values import encode_json
 from wdsctl.core.importers.protocol import FilePart, Part
 from wdsctl.core.json_text import read_json
 from wdsctl.core.media.kinds import MEDIA_EXTENSIONS, part_kind
-from wdsctl.core.samples.boxes import BOX_FORMATS, BoxFormat
 from wdsctl.core.samples.drawn_numbers import (
     NumberRow,
     SampleCounts,
@@ -45,7 +44,7 @@ from wdsctl.core.samples.geometry import (
 )
 from wdsctl.core.samples.naming import MASK_WORDS
 from wdsctl.core.samples.picture_change import CannotFollow, PictureChange, PictureForm, find_change
-from wdsctl.core.samples.types import GeometryKind
+from wdsctl.core.samples.types import BOX_FORMATS, BoxFormat, GeometryKind
 from wdsctl.core.yaml_files.document import parse_yaml
 from wdsctl.core.zip_errors import HELD_ZIP_ERRORS
 

@@ -9,10 +9,10 @@ import os
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 
+from wdsctl.core.convert.conversion_report import ConvertReport
 from wdsctl.core.convert.exporters import get_exporter
 from wdsctl.core.convert.finish import SIDE_FILES
 from wdsctl.core.convert.report import LEFT_OUT_FILE, load_finished, write_finished
-from wdsctl.core.convert.request import ConvertReport
 from wdsctl.core.dataset.destination import remove_path
 from wdsctl.core.dataset.location import CONVERSION_FOLDER, FINISHED_FILE, META_FOLDER, locate
 from wdsctl.core.dataset.lock import lock_dataset

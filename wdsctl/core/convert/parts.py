@@ -6,16 +6,18 @@ Pure functions of part names, without media libraries.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Literal
 
 from wdsctl.core.errors import InputError, OptionConflict, UsageError
+from wdsctl.core.invocation import parse_part_names
 from wdsctl.core.media.kinds import decodable_extensions, part_kind, transcode_targets
-from wdsctl.core.samples.boxes import BoxFormat
+from wdsctl.core.options import as_tuple, option
 from wdsctl.core.samples.naming import MASK_WORDS
+from wdsctl.core.samples.types import BoxFormat
 
 Pairs = tuple[tuple[str, str], ...]
 Orientation = Literal["apply", "keep"]
@@ -31,13 +33,34 @@ OPUS_RATES = (8000, 12000, 16000, 24000, 48000)
 _KBIT = re.compile(r"([1-9][0-9]{0,2})k")
 
 
+def parse_rename_parts(rename_part: Mapping[str, str] | Sequence[str]) -> Pairs:
+    """Parse renames such as `png=image.png`, separated by commas, or a mapping. Raises UsageError."""
+    return parse_renames(
+        map("=".join, rename_part.items()) if isinstance(rename_part, Mapping) else as_tuple(rename_part)
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class PartRules:
     """The parts to keep (empty: all), to drop, and to rename. Names or patterns such as `*.png`."""
 
-    keep: tuple[str, ...] = ()
-    drop: tuple[str, ...] = ()
-    rename: Pairs = ()
+    keep: tuple[str, ...] = option(
+        (),
+        "Keep only these parts; patterns such as '*.png' are allowed.",
+        name="parts",
+        metavar="jpg,txt",
+        parse=parse_part_names,
+    )
+    drop: tuple[str, ...] = option((), "Drop these parts.", name="drop_parts", metavar="json", parse=parse_part_names)
+    rename: Pairs = option(
+        (),
+        "Rename a part (repeatable).",
+        name="rename_part",
+        metavar="OLD=NEW",
+        is_repeatable=True,
+        parse=parse_rename_parts,
+        python_help="Old name -> new name of parts.",
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wdsctl.core.convert.carry import DroppedItem, dropped_findings, plan_carry
+from wdsctl.core.convert.conversion_report import ConvertedDataset, ConvertReport, ConvertSource
 from wdsctl.core.convert.finish import common_config, without_splits
 from wdsctl.core.convert.plan import repeated_files, unread_samples
 from wdsctl.core.convert.plan_file import LeftOutSample, PlanFile, PlannedUnit, UnitResult
-from wdsctl.core.convert.request import ConvertedDataset, ConvertReport, ConvertRequest, ConvertSource
+from wdsctl.core.convert.request import ConvertRequest
 from wdsctl.core.convert.sources import OpenSources
 from wdsctl.core.dataset.destination import remove_path
 from wdsctl.core.dataset.location import FINISHED_FILE, META_FOLDER

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
 from wdsctl.core import importers
-from wdsctl.core.convert.request import ConvertRequest, ConvertSource, RejectedFormat, SourceSpec
+from wdsctl.core.convert.conversion_report import ConvertSource, RejectedFormat
+from wdsctl.core.convert.request import ConvertRequest, SourceSpec
 from wdsctl.core.dataset.config import DatasetConfig, load_config
 from wdsctl.core.dataset.destination import require_source, unique_source_names
 from wdsctl.core.dataset.location import ENERGON_META_FOLDER, DatasetLocation, locate, shell_command, shell_command_at

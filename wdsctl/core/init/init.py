@@ -23,8 +23,7 @@ from wdsctl.core.init.labels import Classes, read_classes
 from wdsctl.core.init.render import render_blend_file, render_readme, render_script
 from wdsctl.core.inspect.inspect import InspectReport, inspect
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
-from wdsctl.core.samples.boxes import BoxFormat
-from wdsctl.core.samples.types import has_geometry
+from wdsctl.core.samples.types import BoxFormat, has_geometry
 from wdsctl.core.text import pluralize
 from wdsctl.core.urls import is_url
 

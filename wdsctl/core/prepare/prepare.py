@@ -10,10 +10,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from wdsctl.core.catalog.ledger import Ledger
+from wdsctl.core.convert.conversion_report import ConvertReport
 from wdsctl.core.convert.convert import convert
 from wdsctl.core.convert.finish import write_training_files
 from wdsctl.core.convert.report import LEFT_OUT_FILE
-from wdsctl.core.convert.request import ConvertReport
 from wdsctl.core.dataset.location import DatasetLocation, locate, note_catalog_location, shell_command
 from wdsctl.core.dataset.lock import check_lock_held, lock_dataset
 from wdsctl.core.dataset.polylithic import is_polylithic, read_polylithic_folder

@@ -17,11 +17,10 @@ from wdsctl.core.shared_options import (
     OVERWRITE,
     SHARD_SAMPLES,
     SHARD_SIZE,
-    SPLIT_SEED,
     TEMPLATE,
     WAIT,
 )
-from wdsctl.core.split_rules.rule import SplitBy
+from wdsctl.core.split_rules.rule import SPLIT_SEED, SplitBy
 
 
 def parse_split(split: str | Mapping[str, float] | None) -> Mapping[str, float] | None:

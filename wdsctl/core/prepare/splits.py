@@ -7,7 +7,7 @@ import re
 from itertools import islice
 
 from wdsctl.core.catalog.browse import CatalogBrowser
-from wdsctl.core.convert.request import ConvertReport
+from wdsctl.core.convert.conversion_report import ConvertReport
 from wdsctl.core.dataset.location import DatasetLocation, shell_command
 from wdsctl.core.dataset.polylithic import REFERENCES_PART
 from wdsctl.core.dataset.raw_folder import RawListing

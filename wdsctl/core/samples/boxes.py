@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from wdsctl.core.errors import DatasetError, UsageError
+from wdsctl.core.samples.types import BOX_FORMATS
 from wdsctl.core.text import short_repr
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-#: What the four numbers of a box are, in pixels: `xywh` is left, top, width, height (COCO); `xyxy` left, top, right,
-#: bottom (Pascal VOC, torchvision); `cxcywh` the center, width, height. The numbers of `normalized_` formats are shares
-#: of the image's width and height (YOLO: normalized_cxcywh).
-BoxFormat = Literal["xywh", "xyxy", "cxcywh", "normalized_xywh", "normalized_xyxy", "normalized_cxcywh"]
-BOX_FORMATS: tuple[BoxFormat, ...] = get_args(BoxFormat)
 
 
 def read_boxes(boxes: Any) -> NDArray[np.float32]:

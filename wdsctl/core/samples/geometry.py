@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from wdsctl.core.samples.boxes import BOX_FORMATS, BoxFormat, corners_to_format, format_to_corners
+from wdsctl.core.samples.boxes import corners_to_format, format_to_corners
 from wdsctl.core.samples.drawn_numbers import is_other_key
 from wdsctl.core.samples.picture_change import CannotFollow, PictureChange, change_mask
-from wdsctl.core.samples.types import GEOMETRY_FIELDS, GeometryKind
+from wdsctl.core.samples.types import BOX_FORMATS, GEOMETRY_FIELDS, BoxFormat, GeometryKind
 
 if TYPE_CHECKING:
     from wdsctl.core.samples.field_path import FieldPath

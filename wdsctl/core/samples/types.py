@@ -15,6 +15,12 @@ FieldKind = Literal[
     "text", "integer", "number", "list", "object", "any",
 ]  # fmt: skip
 
+#: What the four numbers of a box are, in pixels: `xywh` is left, top, width, height (COCO); `xyxy` left, top, right,
+#: bottom (Pascal VOC, torchvision); `cxcywh` the center, width, height. The numbers of `normalized_` formats are shares
+#: of the image's width and height (YOLO: normalized_cxcywh).
+BoxFormat = Literal["xywh", "xyxy", "cxcywh", "normalized_xywh", "normalized_xyxy", "normalized_cxcywh"]
+BOX_FORMATS: tuple[BoxFormat, ...] = get_args(BoxFormat)
+
 #: Kinds of lists of media -> the kind of their items.
 MEDIA_LIST_KINDS: dict[str, Literal["image", "video", "audio"]] = {
     "images": "image",

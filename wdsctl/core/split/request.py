@@ -9,10 +9,10 @@ from typing import get_args
 
 from wdsctl.core.errors import OptionConflict, UsageError, refuse_without_effect
 from wdsctl.core.options import UNSET, PathText, as_paths, as_tuple, option
-from wdsctl.core.shared_options import CATALOG, DRY_RUN, ROOT, SPLIT_SEED, UNIT_WORKERS, WAIT
+from wdsctl.core.shared_options import CATALOG, DRY_RUN, ROOT, UNIT_WORKERS, WAIT
 from wdsctl.core.split_rules.excludes import Excludes
 from wdsctl.core.split_rules.names import check_split_name
-from wdsctl.core.split_rules.rule import SplitBy, SplitRule
+from wdsctl.core.split_rules.rule import SPLIT_SEED, SplitBy, SplitRule
 
 _EXCLUDED = ("shard", "key", "keys", "code")  # --exclude-shard, ...
 _RATIOS_HINT = "pass ratios, for example `wdsctl split DATASET 8,1,1`"

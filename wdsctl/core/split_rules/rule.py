@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from wdsctl.core.errors import UsageError
 from wdsctl.core.json_text import read_json
+from wdsctl.core.options import Option
 from wdsctl.core.split_rules.names import NO_SPLIT
 
 #: What a rule assigns. `shard`: whole shards; `sample`: samples; `auto`: whole shards unless they are too few for the
@@ -123,6 +124,9 @@ def check_seed(seed: int) -> int:
             f"the seed {seed} is not a whole number of at most 64 bits", hint="pass a seed such as `--seed 1`"
         )
     return seed
+
+
+SPLIT_SEED = Option("Seed of the split.", metavar="N", parse=check_seed)
 
 
 def rule_to_plain(rule: SplitRule) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from wdsctl.core.json_text import read_json
 from wdsctl.core.media.kinds import MAX_DECODABLE_BYTES, MEDIA_KINDS, part_kind
 from wdsctl.core.media.probe import HEADER_READ_BYTES, probe_image
 from wdsctl.core.media.sniff import sniff
-from wdsctl.core.samples.boxes import BOX_FORMATS, convert_boxes, read_boxes
+from wdsctl.core.samples.boxes import convert_boxes, read_boxes
 from wdsctl.core.samples.conversations import begins_with_assistant, normalize_conversation
 from wdsctl.core.samples.field_map import parse_field_map
 from wdsctl.core.samples.field_path import FieldPath, PartAccess, PathStep
@@ -36,6 +36,7 @@ from wdsctl.core.samples.picture_sizes import (
 from wdsctl.core.samples.preferences import ANSWER_KEYS, normalize_preference
 from wdsctl.core.samples.subtitles import is_subtitles, read_subtitles
 from wdsctl.core.samples.types import (
+    BOX_FORMATS,
     DRAWN_ON,
     MEDIA_LIST_KINDS,
     SAMPLE_TYPES,

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 from wdsctl.core.errors import DatasetError, SampleFailed
-from wdsctl.core.samples.boxes import BOX_FORMATS, read_boxes
+from wdsctl.core.samples.boxes import read_boxes
 from wdsctl.core.samples.conversations import normalize_conversation
 from wdsctl.core.samples.preferences import normalize_preference
 from wdsctl.core.samples.subtitles import is_subtitles, read_subtitles, spoken_text
+from wdsctl.core.samples.types import BOX_FORMATS
 from wdsctl.core.text import short_repr
 from wdsctl.loader.samples.base import Sample
 from wdsctl.loader.samples.types import (
