@@ -44,11 +44,12 @@ def write(tmp_path: Path, name: str, split: str = "train=2,val=1") -> Path:
 
 
 def check_trains_and_resumes(folder: Path) -> None:
-    first = run(folder, "--steps", "2", "--workers", "0")
+    options = ("--workers", "0", "--batch-size", "2")  # the models of default size take seconds for larger batches
+    first = run(folder, "--steps", "2", *options)
     assert list(losses(first)) == [1, 2]
     assert re.search(r"^step 2  validation loss \d+\.\d+$", first, re.MULTILINE)
     assert "0 failed" in first
-    second = run(folder, "--steps", "4", "--workers", "0")
+    second = run(folder, "--steps", "4", *options)
     assert second.startswith("resumed after step 2 ")
     assert list(losses(second)) == [4]
     assert sorted(path.name for path in folder.iterdir()) == ["README.md", "blend.yaml", "checkpoint.pt", "train.py"]
@@ -70,7 +71,7 @@ def test_robot_script_trains_and_resumes(has_video: bool, tmp_path: Path) -> Non
 
 def test_resumed_run_has_same_losses_as_uninterrupted_run(tmp_path: Path) -> None:
     folder = write(tmp_path, "text")
-    options = ("--every", "1", "--workers", "1")
+    options = ("--every", "1", "--workers", "1", "--batch-size", "2")
     whole = losses(run(folder, "--steps", "4", *options, "--checkpoint", str(tmp_path / "whole.pt")))
     parts = losses(run(folder, "--steps", "2", *options)) | losses(run(folder, "--steps", "4", *options))
     assert whole == parts
@@ -88,7 +89,7 @@ def test_script_without_validation_split_only_trains(tmp_path: Path) -> None:
 def test_polylithic_script_trains(tmp_path: Path) -> None:
     wdsctl.convert(make_dataset(tmp_path / "data", "vlm"), tmp_path / "poly", layout="polylithic", media="png")
     init(str(tmp_path / "poly"), str(tmp_path / "run"))
-    output = run(tmp_path / "run", "--steps", "1", "--workers", "0")
+    output = run(tmp_path / "run", "--steps", "1", "--workers", "0", "--batch-size", "2")
     assert "step 1  validation loss" in output
     assert "0 failed" in output
 
