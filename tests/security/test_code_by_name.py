@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests import children
 from tests.loader.datasets import a_dataset
 from tests.loader.running import make_training_loader, raising_worker_config, take_batches
 from wdsctl.cli.main import main
@@ -287,8 +288,9 @@ def test_spawned_workers_import_nothing_from_current_folder(dataset: str, import
         "            print(len(next(iter(loader)).txt))\n"
     )
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
-    result = subprocess.run(
+    result = children.run(
         (sys.executable, str(script)),
+        parent="training",  # the workers are fresh processes
         cwd=dataset,
         env=environment,
         capture_output=True,
