@@ -75,6 +75,7 @@ def test_slow_store_delays_share_of_requests(store: SlowStore, tmp_path: Path) -
     assert store.counts.late == 0
 
 
+@pytest.mark.slow
 def test_wdsctl_contender_reads_given_number_of_samples_from_store(store: SlowStore, tmp_path: Path) -> None:
     a_dataset(tmp_path / "bucket" / "shards", 300, shard_samples=100, parts=lambda i: {"jpg": DATA, "txt": b"%d" % i})
     environment = {**os.environ, "XDG_DATA_HOME": str(tmp_path / "home")}

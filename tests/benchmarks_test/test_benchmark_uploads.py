@@ -50,6 +50,7 @@ def test_sink_stores_objects_and_refuses_writes_with_stale_tag(store: ObjectStor
     assert store.stat("s3://bucket/a/small") is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["prepare", "put"])
 def test_upload_sends_all_shards_on_disk(method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION"):
@@ -65,6 +66,7 @@ def test_upload_sends_all_shards_on_disk(method: str, tmp_path: Path, monkeypatc
     assert cost.cpu_seconds > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["local", "job"])
 def test_index_shards_catalogs_all_tiny_shards(method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(many_shards, "DATA", tmp_path)
