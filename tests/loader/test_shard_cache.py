@@ -139,15 +139,15 @@ def test_batches_and_states_with_shard_cache_equal_local_ones(
         a_training(local) as expected,
         a_training(URL, ShardCache(tmp_path / "cache", gbytes(share)), workers) as actual,
     ):
-        assert digests(actual, 400) == digests(expected, 400)
+        assert digests(actual, 240) == digests(expected, 240)  # more than an epoch
         assert actual.state_dict()["cursors"] == expected.state_dict()["cursors"]
         state = actual.state_dict()
-        next_uses = digests(expected, 200)
+        next_uses = digests(expected, 80)
         assert actual.stats.stores[URL].cached_bytes > 0
 
     with a_training(URL, ShardCache(tmp_path / "cache", gbytes(share)), 2 - workers) as resumed:
         resumed.load_state_dict(state)
-        assert digests(resumed, 200) == next_uses
+        assert digests(resumed, 80) == next_uses
 
 
 def test_large_shard_cache_fetches_each_byte_once(local: str, tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_large_shard_cache_fetches_each_byte_once(local: str, tmp_path: Path) ->
 
 def test_damaged_and_missing_cache_files_are_fetched_again(local: str, tmp_path: Path, caplog: Any) -> None:
     cache = ShardCache(tmp_path / "cache", gbytes(2.0))
-    expected = digests(a_training(local), 500)
+    expected = digests(a_training(local), 375)
     with a_training(URL, cache) as loader:
         assert digests(loader, 250) == expected[:250]
         flush(loader)
@@ -178,7 +178,7 @@ def test_damaged_and_missing_cache_files_are_fetched_again(local: str, tmp_path:
             else:
                 path.unlink()
         with caplog.at_level(logging.WARNING):
-            assert digests(loader, 250) == expected[250:]
+            assert digests(loader, 125) == expected[250:]
     assert "is damaged; fetching unit" in caplog.text
 
 
@@ -204,7 +204,7 @@ def test_unwritable_cache_folder_is_reported_and_run_continues(local: str, tmp_p
 def test_shard_cache_is_reused_by_later_jobs_but_not_shared_by_concurrent_ones(local: str, tmp_path: Path) -> None:
     first = ShardCache(tmp_path / "cache", gbytes(2.0))
     with a_training(URL, first) as loader:
-        digests(loader, 250)
+        digests(loader, SAMPLES // 8)
         flush(loader)
         second = ShardCache(tmp_path / "cache", gbytes(2.0))
         with a_training(URL, second) as other:
@@ -263,7 +263,7 @@ def test_shard_cache_keeps_size_limit(local: str, tmp_path: Path) -> None:
     cache = ShardCache(tmp_path / "cache", gbytes(0.1))
     with a_training(URL, cache, 2) as loader:
         for _ in range(10):
-            digests(loader, 50)
+            digests(loader, 25)
             files = [path for path in Path(cache.folder).glob("??/*") if path.is_file()]
             total = sum(os.stat(path).st_blocks * 512 for path in files if path.exists())
             assert total <= gbytes(0.1) * (1 << 30) + 2 * 17 * SAMPLE_BYTES
