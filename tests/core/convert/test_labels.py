@@ -328,6 +328,7 @@ def test_renamed_geometry_is_still_geometry(tmp_path: Path) -> None:
         ("txt", b"Car 0.00 0 -1.57 20.0 30.1 50.0 60.0 1.5 1.6 3.9 1.0 1.5 20 -1.5\n"),  # KITTI
         ("txt", b"377,117,463,117,465,130,378,130,Genaxis Theatre\r\n"),  # ICDAR
         ("txt", b"10 20 30.5 20 30.5 40 10 40 plane 0\n\n"),  # DOTA
+        ("txt", b"imagesource:GoogleEarth\ngsd:0.14\n10 20 30.5 20 30.5 40 10 40 plane 0\n"),
         ("txt", b"1,2,3,4,5,6,7,8,###\n1,2,3,4,5,6,7,8,24\n"),  # ICDAR, with a number as text
         ("csv", b"1,1,12,84,97,109,1,7,0.5\n2,1,14,85,97,109,1,7,1\n"),  # MOT, annotated
         ("csv", b"1,-1,94.2,47.5,71.2,174.8,67.5,-1,-1,-1\n"),  # MOT, detected
@@ -438,6 +439,9 @@ def test_maps_in_a_primary_are_refused_if_their_pictures_change(tmp_path: Path, 
     [
         ("json", b'{"action": {"coordinate": [140, 130]}}'),
         ("json", b'{"action": "click(140, 130)"}'),
+        ("json", b'{"outline": "M 140 130 L 220 200 Z"}'),
+        ("json", b'{"sign": {"col_start": 140, "row_start": 130, "col_end": 220, "row_end": 200}}'),
+        ("json", b'{"sign": {"l": 140, "t": 130, "r": 220, "b": 200}}'),
         ("txt", b"140 130 200 170\n"),
         ("gt_npy", an_array((3, 4), value=90)),
         ("npz", an_array((17, 3), "pose", value=90.5)),

@@ -126,7 +126,9 @@ def test_corners_are_found_however_they_are_mixed_with_others() -> None:
         ("pyautogui.click(x=40, y=30)", ([(40, 30)], False)),
         ("POLYGON ((40 30, 100 30, 100 70))", ([(40, 30, 100, 30, 100, 70)], False)),
         ("12 cats at 10 20 30 40 Main Street, (2012), [1]", ([], False)),
+        ("M 40,30 l60-5 c 1 2 3 4 5 6z", ([(40, 30, 60, -5, 1, 2, 3, 4, 5, 6)], True)),
         ("2024-05-06 12:30", ([], False)),
+        ("Monday 5", ([], False)),
         ("", ([], False)),
     ],
 )

@@ -64,6 +64,7 @@ _MOT_ROW = re.compile(
 )
 #: Rows of ICDAR and DOTA: 4 corners, then a text or class, which may be digits in some rows.
 _CORNERS_ROW = re.compile(rb"(?:%(n)s[ \t]*[, \t][ \t]*){7}%(n)s[, \t](.*)" % {b"n": _NUMBER})
+_HEADER_ROW = re.compile(rb"[A-Za-z_]+:\S*\s*")  # in DOTA: imagesource and gsd
 _WORD = re.compile(rb"[^\d\s.,;+-]")
 _BOX_COLUMNS = re.compile(rb"(?:\s*\w+\s*[,\t])*\s*(?:xmin|x_min|x1|xtl|bbox)(?:\s*[,\t]\s*\w+)*\s*", re.IGNORECASE)
 _GEOMETRY_FILES = (".geojson", ".hocr", ".pts")
@@ -308,7 +309,8 @@ def _check_no_geometry_in_text(part: AnyPart, *, is_turned: bool) -> None:
         raise CannotFollow("it has rows of YOLO")
     if _BOX_COLUMNS.fullmatch(rows[0]) and len(rows) > 1:
         raise CannotFollow("it is a table with columns of boxes")
-    if filled and _are_rows_of_boxes(filled):
+    boxes = [row for row in filled if not _HEADER_ROW.fullmatch(row)]
+    if boxes and _are_rows_of_boxes(boxes):
         raise CannotFollow("it has rows of boxes")
 
 

@@ -17,6 +17,8 @@ _NUMBER = r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?"
 _NUMBERS_ONLY = re.compile(rf"[\s\[(]*{_NUMBER}(?:[\s,;\])\[(]+{_NUMBER})+[\s\])]*")
 #: Numbers in brackets, such as those of `click(x=40, y=30)`, `[40, 30, 100, 70]` and `POLYGON ((40 30, 100 30))`.
 _IN_BRACKETS = re.compile(rf"[\[(]\s*(?:[a-z]=)?{_NUMBER}(?:[\s,;]+(?:[a-z]=)?{_NUMBER})+\s*[\])]")
+#: The path of a shape in SVG.
+_PATH = re.compile(rf"\s*[Mm](?:[\s,]*(?:[MLHVCSQTAZmlhvcsqtaz]|{_NUMBER}))+\s*")
 _EACH_NUMBER = re.compile(_NUMBER)
 _MAX_TEXT = 100_000  # characters that are searched
 
@@ -60,8 +62,10 @@ def is_other_key(key: str) -> bool:
 
 
 def rows_of_text(text: str) -> tuple[list[tuple[float, ...]], bool]:
-    """The rows of numbers of a text, and whether it has nothing else: its lines, or what it has in brackets."""
+    """The rows of numbers of a text, and whether it has nothing else: its lines or path, or what it has in brackets."""
     text = text[:_MAX_TEXT]
+    if _PATH.fullmatch(text):
+        return [tuple(map(float, _EACH_NUMBER.findall(text)))], True
     lines = [line for line in text.splitlines() if line.strip()]
     is_all = bool(lines) and all(map(_NUMBERS_ONLY.fullmatch, lines))
     found = lines if is_all else _IN_BRACKETS.findall(text)

@@ -53,6 +53,9 @@ _NO_POINT_KEY = re.compile(
     r"scale|dpi|ppi|resolution|ratio|tile|grid|index|speed|veloc|vel_|acc_|accel|gyro|mag_|force|wind_|gps|geo_|utm"
     r"|map_|world|robot|stick|delta|(?<!rect)(?<!tri)angle|rot_|rotat|theta|mean|std|var_|sigma|count|lens|fov"
 )
+_COLUMN = re.compile(r"col(?:umn)?(?![a-z])")
+#: Keys for x -> keys for y, and for z if there is one.
+_PAIRED_KEYS = {"u": [("v", "w")], "l": [("t", "")], "r": [("b", "g")]}
 #: Keys of the two numbers that say where a picture was cut from a larger one, as SDXL takes them.
 _CUT_KEY = re.compile(r"crops?(?:_coords?)?(?:_top_left|_offset)?")
 #: The marks that vision-language models write and read.
@@ -219,12 +222,13 @@ def _follow_object(value: dict[str, Any], key: str, context: _Context) -> Any:
 
 
 def _note_kept_pairs(value: Mapping[str, Any], names: Mapping[str, str], context: _Context) -> None:
-    """Pass on the numbers of keys that differ in an x and a y, such as Roi.X1 and Roi.Y1, or in u and v. Raises
-    CannotFollow for shares of a picture that is turned.
+    """Pass on the numbers of keys that differ in an x and a y, such as Roi.X1 and Roi.Y1, in column and row, or in u
+    and v. Raises CannotFollow for shares of a picture that is turned.
     """
     for name in names:
         others = [[name[:at] + axis + name[at + 1 :] for axis in "yz"] for at, each in enumerate(name) if each == "x"]
-        for y, z in [*others, *([["v", "w"]] if name == "u" else [])]:
+        others += [[_COLUMN.sub("row", name), ""]] if _COLUMN.search(name) else []
+        for y, z in [*others, *_PAIRED_KEYS.get(name, ())]:
             if y not in names or z in names or _NO_POINT_KEY.search(name):
                 continue
             xs, ys = (each if isinstance(each, list) else [each] for each in (value[names[name]], value[names[y]]))
