@@ -25,9 +25,7 @@ def check_shards(root: str, data: bytes | None = None) -> list[bool]:
     if data is not None:
         Path(root, rows[0].path).write_bytes(data)
     storage = LocalStorage("/")
-    return [
-        is_as_indexed(storage, f"{root}/{row.path}", row.size, place.offsets_path(generation), row.id) for row in rows
-    ]
+    return [is_as_indexed(storage, f"{root}/{row.path}", row.size, place.offsets_path(generation), row) for row in rows]
 
 
 def test_plain_shard_is_as_indexed_at_any_position_and_layout(tmp_path: Path) -> None:
@@ -62,7 +60,7 @@ def test_unreadable_header_leaves_shard_to_scan(tmp_path: Path) -> None:
     place, path = locate(root), f"{root}/a.tar"
     with Catalog.open(place.catalog_path) as catalog:
         row, generation = catalog.shards()[0], catalog.generation
-    assert is_as_indexed(NoHeaders("/"), path, row.size, place.offsets_path(generation), row.id) is False
+    assert is_as_indexed(NoHeaders("/"), path, row.size, place.offsets_path(generation), row) is False
 
 
 class NoHeaders(LocalStorage):

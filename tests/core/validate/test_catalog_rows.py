@@ -77,17 +77,35 @@ def test_validate_finds_changed_and_deleted_rows(root: str) -> None:
     assert finding.key == "000001"
 
 
-def test_validate_finds_shifted_offsets(root: str) -> None:
+def change_offsets(root: str, change: Callable[[bytes, Offsets], bytes]) -> None:
+    """Replace the bytes of the offsets file, with checksums that fit."""
     path = Path(locate(root).offsets_path(1))
-    data, offsets = path.read_bytes(), np.asarray(Offsets(str(path)).part_offset)
+    data, offsets = path.read_bytes(), Offsets(str(path))
     blocks, rest = divmod(len(data), 4096 + 8)
     body = data if rest else data[: blocks * 4096]
     path.unlink()  # the mapped file stays
-    path.write_bytes(body.replace(offsets.tobytes(), (offsets + 1).tobytes()))
+    path.write_bytes(change(body, offsets))
     with path.open("r+b") as file:
         append_checksums(file)
+
+
+def test_validate_finds_shifted_offsets(root: str) -> None:
+    def shift_all(body: bytes, offsets: Offsets) -> bytes:
+        numbers = np.asarray(offsets.part_offset)
+        return body.replace(numbers.tobytes(), (numbers + 1).tobytes())
+
+    change_offsets(root, shift_all)
     [finding] = catalog_findings(root)
     assert "offsets file" in finding.message
+
+
+def test_validate_finds_offsets_of_another_shard(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, {"a.tar": {"0.txt": b"1", "1.txt": b"22"}, "b.tar": {"2.txt": b"1", "3.txt": b"22"}})
+    index(root)
+    change_offsets(
+        root, lambda body, _: body.replace(b"a.tar", b"-").replace(b"b.tar", b"a.tar").replace(b"-", b"b.tar")
+    )
+    assert [finding.shard for finding in catalog_findings(root)] == ["a.tar", "b.tar"]
 
 
 def test_rebuilding_catalog_mends_finding(root: str) -> None:

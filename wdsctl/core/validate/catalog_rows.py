@@ -47,16 +47,20 @@ def scan_of_offsets(offsets_path: str, row: ShardRow) -> ShardScan:
 
 
 def check_offsets(offsets_path: str, row: ShardRow, scan: ShardScan) -> Iterator[Finding]:
-    """A finding if the offsets file has another layout of a shard than its scan, whose hash the catalog has."""
+    """A finding if the offsets file has another path or layout of a shard than the catalog, which has its scan's hash."""
     offsets = open_cached_offsets(offsets_path)
     i = next((i for i, shard in enumerate(offsets.shards) if shard.id == row.id), None)
     names = {name: number for number, name in enumerate(scan.extensions)}
     others = dict.fromkeys(offsets.extensions, len(names))  # no part of the scan has this number
-    if i is None or not _are_equal(offsets.shard_columns(i, others | names), scan):
+    if (
+        i is None
+        or offsets.shards[i].path != row.path
+        or not _are_equal(offsets.shard_columns(i, others | names), scan)
+    ):
         yield Finding(
             code="WDS302",
             severity="error",
-            message="the offsets file of the catalog has other keys, parts or positions than the shard",
+            message="the offsets file of the catalog has another path, or other keys, parts or positions, than the shard",
             shard=row.path,
         )
 

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from wdsctl.core import tar_header
 from wdsctl.core.array_types import Int64Array
 from wdsctl.core.catalog.ledger_checks import MAX_NAMED_SAMPLES, LocatedFinding, SampleFault, locate_finding
+from wdsctl.core.catalog.values import ShardRow
 from wdsctl.core.dataset.shard_names import is_jsonl_name, shard_format
 from wdsctl.core.errors import Finding, PermissionDenied, StorageError
 from wdsctl.core.json_text import JsonReader
@@ -151,15 +152,17 @@ def _rows_of_finding(code: str, scan: ShardScan) -> tuple[list[int], list[int]]:
     return [row for row, key in enumerate(keys) if key in interleaved], repeats
 
 
-def is_as_indexed(storage: LocalStorage, path: str, size: int, offsets_path: str, shard_id: int) -> bool:
+def is_as_indexed(storage: LocalStorage, path: str, size: int, offsets_path: str, row: ShardRow) -> bool:
     """Whether a scan of this tar of `size` bytes would find no problem and the indexed layout.
 
     Only for shards that were intact when they were indexed: without repeated keys or parts. False if only a scan can
     decide. Raises the errors of opening the shard.
     """
     known = open_cached_offsets(offsets_path)
-    i = _shard_indices(offsets_path, known.generation).get(shard_id, -1)
-    if i < 0 or known.shards[i].size != size or not known.shards[i].samples or len(known.layouts) > TAR_BLOCK_BYTES:
+    i = _shard_indices(offsets_path, known.generation).get(row.id, -1)
+    if i < 0 or (known.shards[i].path, known.shards[i].size) != (row.path, size):
+        return False
+    if not known.shards[i].samples or len(known.layouts) > TAR_BLOCK_BYTES:
         return False
     rows = known.shard_columns(i, {name: number for number, name in enumerate(known.extensions)})
     data, sizes = rows.part_offsets, rows.part_sizes

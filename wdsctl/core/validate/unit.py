@@ -159,7 +159,7 @@ def _is_as_indexed(context: CheckContext, unit: CheckUnit) -> bool:
         return False
     path = os.path.join(context.root, unit.shard.path)
     with closing(LocalStorage(context.root, {path: unit.shard.size})) as storage:
-        return is_as_indexed(storage, path, unit.shard.size, context.offsets_path, unit.row.id)
+        return is_as_indexed(storage, path, unit.shard.size, context.offsets_path, unit.row)
 
 
 def _check_catalog(context: CheckContext, unit: CheckUnit, scan: ShardScan) -> Iterator[Finding]:
