@@ -85,6 +85,17 @@ def test_unknown_header_is_reported_by_kind(tmp_path: Path, header: object, kind
     assert problem.kind == kind
 
 
+def test_impossible_time_of_start_is_damage(tmp_path: Path) -> None:
+    """`trace` prints it as a date."""
+    header, _, _ = a_file(tmp_path).read_bytes()[PREAMBLE_BYTES:].partition(b"WTB1")
+    for started in (-1, 10**40):
+        path = tmp_path / f"rank-00000-{abs(started)}.trace"
+        path.write_bytes(encode_preamble(json.dumps({**json.loads(header), "started": started}).encode()))
+        flaw = open_trace_file(str(path))
+        assert isinstance(flaw, Flaw)
+        assert flaw.kind == "damaged"
+
+
 def test_trace_file_matches_documented_format(tmp_path: Path) -> None:
     data = a_file(tmp_path, 1).read_bytes()
     length = int.from_bytes(data[8:12], "little")

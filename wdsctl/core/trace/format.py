@@ -50,6 +50,7 @@ PREAMBLE_BYTES = len(TRACE_MAGIC) + _PREAMBLE.size
 NO_ORIGIN = (-1, -1, -1)
 MAX_BLOCK_BYTES = 16 << 20  # of a block, unpacked: a block ends with 65,536 samples, which take 2 MiB
 _INT64_LIMIT = 1 << 63
+_LATEST_START = 253_402_300_799_999_999  # microseconds since 1970, at the end of the year 9999
 _SLICED_KEY_FIELDS = (
     7  # parts of a restore key of a piece: source, pass, id, step, and start, stop and length of the sample
 )
@@ -261,4 +262,6 @@ def run_facts_from_json(data: bytes) -> RunFacts:
         texts += source.root, source.split, source.digest, source.catalog
     if {*map(type, numbers)} != {int} or {*map(type, texts)} != {str}:
         raise TypeError
+    if not 0 <= facts.started <= _LATEST_START:
+        raise ValueError("the time of its start is impossible")
     return facts
