@@ -123,6 +123,11 @@ def test_compressed_stream_ends_at_its_budget(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="MiB come out"):
         list(jsonl.IMPORTER.open(source, {}).entries())
 
+    short_rows = gzip.compress(b"image,n\n" + b"a.jpg,1\n" * 2000)  # would become 2,000 samples
+    source = a_folder(tmp_path / "short", {"a.csv.gz": short_rows, "a.jpg": b"\xff\xd8\xff"})
+    with pytest.raises(DatasetError, match="MiB come out"):
+        list(csv.IMPORTER.open(f"{source}/a.csv.gz", {}).entries())
+
 
 @pytest.mark.parametrize("row", [b"," * 3000, b'"' + b"x" * 3000, b'"' + b'\n","' * 1000])
 def test_row_of_a_table_is_bounded(tmp_path: Path, row: bytes, monkeypatch: pytest.MonkeyPatch) -> None:

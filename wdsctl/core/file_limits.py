@@ -23,6 +23,7 @@ MAX_LINE_BYTES = 256 << 20  # of a file of lines, and of a row of it; reading on
 
 MIN_UNPACKED_BYTES = 256 << 20  # come out of any file, however small
 MAX_UNPACKED_RATIO = 1024  # bytes that come out of each byte of a larger file, piece by piece
+ROW_BYTES = 1024  # counted for a row of a compressed table, which becomes a sample, however short the row is
 MAX_HELD_RATIO = 64  # the same if all of them are in memory at a time
 
 #: What an error advises for a file that exceeds a limit and is valid.

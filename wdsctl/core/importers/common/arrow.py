@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from wdsctl.core.errors import DatasetError, WdsctlError, wdsctl_error_from
 from wdsctl.core.extras import missing_package_error
+from wdsctl.core.file_limits import ROW_BYTES
 from wdsctl.core.importers.common import arrow_checks, parquet_pages
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message
@@ -244,9 +245,7 @@ def arrow_batches(path: str, start: int = 0) -> Iterator[Any]:
             allowed, row, used = arrow_checks.allowed_bytes(path), 0, 0
             for batch in batches:
                 row += batch.num_rows
-                used += arrow_checks.ROW_BYTES * batch.num_rows + (
-                    arrow_checks.check_batch(batch) if row > start else 0
-                )
+                used += ROW_BYTES * batch.num_rows + (arrow_checks.check_batch(batch) if row > start else 0)
                 arrow_checks.check_allowed_bytes(used, allowed, path)
                 yield batch
 
@@ -304,7 +303,7 @@ def open_parquet(path: str) -> Any:
     with translate_arrow_errors(path):
         file = parquet.ParquetFile(open_random_access(path), pre_buffer=False)
         arrow_checks.check_schema(file.schema_arrow)
-        rows = file.metadata.num_rows * arrow_checks.ROW_BYTES
+        rows = file.metadata.num_rows * ROW_BYTES
         arrow_checks.check_allowed_bytes(rows, arrow_checks.allowed_bytes(path), path)
         return file
 
@@ -327,7 +326,7 @@ def parquet_batches(
     WDS233 if more comes out of the file than `docs/limits.md` says.
     """
     parquet = import_arrow_module("pyarrow.parquet", "Parquet")
-    allowed, used = arrow_checks.allowed_bytes(path), arrow_checks.ROW_BYTES * file.metadata.num_rows
+    allowed, used = arrow_checks.allowed_bytes(path), ROW_BYTES * file.metadata.num_rows
     source, row, unpacked = open_random_access(path), 0, 0
     chunks = [] if is_url(path) else parquet_pages.read_chunk_facts(source)
     for group in range(file.num_row_groups):

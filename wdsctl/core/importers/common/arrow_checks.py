@@ -17,7 +17,6 @@ from wdsctl.core.file_limits import RAISE_LIMITS_HINT, stream_limit, unpacked_si
 from wdsctl.core.storage import source_files
 
 MAX_DEPTH = 64  # levels of nested columns: Python's stack and pyarrow's readers are recursive
-ROW_BYTES = 1024  # counted for a row, whose values may be nulls that take no space in the file
 VALUE_BYTES = 16  # counted for a value of a list
 
 _DICTIONARY_BATCH, _RECORD_BATCH = 2, 3

@@ -16,8 +16,8 @@ from types import MappingProxyType
 from typing import IO, Any, BinaryIO, cast
 
 from wdsctl.core.dataset.shard_names import UNPACK_COMMANDS
-from wdsctl.core.errors import translate_os_errors
-from wdsctl.core.file_limits import RAISE_LIMITS_HINT, stream_limit, unpacked_size_error
+from wdsctl.core.errors import DatasetError, translate_os_errors
+from wdsctl.core.file_limits import RAISE_LIMITS_HINT, ROW_BYTES, stream_limit, unpacked_size_error
 from wdsctl.core.importers.common.arrow import import_arrow_module
 from wdsctl.core.importers.protocol import damaged_file_error
 from wdsctl.core.storage import source_files
@@ -73,7 +73,7 @@ class _Decompressor:
         data: bytes = self._stream.read(size)
         self._left -= len(data)
         if self._left < 0:
-            raise unpacked_size_error(self._allowed, self._path, hint=f"unpack it first; or {RAISE_LIMITS_HINT}")
+            raise _unpacked_error(self._allowed, self._path)
         return data
 
     def __enter__(self) -> _Decompressor:
@@ -109,12 +109,14 @@ def strip_compression(name: str) -> str:
 
 
 class _Decompressed(io.RawIOBase):
-    """A stream whose reading raises DatasetError WDS233 for damage."""
+    """A stream of lines whose reading raises DatasetError WDS233 for damage, and for too many lines."""
 
     def __init__(self, stream: IO[bytes], path: str) -> None:
         super().__init__()
         self._stream = stream
         self._path = path
+        self._allowed = stream_limit(source_files.stat_file(path).size)
+        self._lines_left = self._allowed // ROW_BYTES
 
     def readable(self) -> bool:
         return True
@@ -129,9 +131,16 @@ class _Decompressed(io.RawIOBase):
             raise damaged_file_error(f"it is truncated or damaged: {error}", self._path) from error
         except DAMAGE_ERRORS as error:
             raise damaged_file_error(f"it is truncated or damaged: {error}", self._path) from error
+        self._lines_left -= data.count(b"\n")
+        if self._lines_left < 0:
+            raise _unpacked_error(self._allowed, self._path)
         buffer[: len(data)] = data
         return len(data)
 
     def close(self) -> None:
         self._stream.close()
         super().close()
+
+
+def _unpacked_error(allowed: int, path: str) -> DatasetError:
+    return unpacked_size_error(allowed, path, hint=f"unpack it first; or {RAISE_LIMITS_HINT}")
