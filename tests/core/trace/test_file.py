@@ -92,7 +92,7 @@ def test_impossible_time_of_start_is_damage(tmp_path: Path) -> None:
         path = tmp_path / f"rank-00000-{abs(started)}.trace"
         path.write_bytes(encode_preamble(json.dumps({**json.loads(header), "started": started}).encode()))
         flaw = open_trace_file(str(path))
-        assert isinstance(flaw, Flaw)
+        assert isinstance(flaw, TraceProblem)
         assert flaw.kind == "damaged"
 
 

@@ -359,6 +359,5 @@ async def _refuse_other_range(request: RangeRequest, response: Any) -> None:
         raise StorageDown(
             f"the store sends bytes from byte {int(sent[1]):,}, instead of from byte {request.start:,}",
             where=redact_secrets(request.path),
-            hint="check the server, and the proxies and caches before it; or copy the files to a disk or an object "
-            "store",
+            hint="check the server, and caches before it; or copy the files to a disk or an object store",
         )

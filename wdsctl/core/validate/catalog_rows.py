@@ -47,7 +47,7 @@ def scan_of_offsets(offsets_path: str, row: ShardRow) -> ShardScan:
 
 
 def check_offsets(offsets_path: str, row: ShardRow, scan: ShardScan) -> Iterator[Finding]:
-    """A finding if the offsets file has another path or layout of a shard than the catalog, which has its scan's hash."""
+    """A finding if the offsets file has another path or layout of a shard than the catalog, whose hash the scan has."""
     offsets = open_cached_offsets(offsets_path)
     i = next((i for i, shard in enumerate(offsets.shards) if shard.id == row.id), None)
     names = {name: number for number, name in enumerate(scan.extensions)}
@@ -60,7 +60,7 @@ def check_offsets(offsets_path: str, row: ShardRow, scan: ShardScan) -> Iterator
         yield Finding(
             code="WDS302",
             severity="error",
-            message="the offsets file of the catalog has another path, or other keys, parts or positions, than the shard",
+            message="the offsets file of the catalog has another path, other keys, parts or positions than the shard",
             shard=row.path,
         )
 
