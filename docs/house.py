@@ -151,17 +151,23 @@ def _packages_above(module: str) -> list[str]:
 
 def _imported(tree: ast.Module) -> Iterator[tuple[str, str]]:
     """(module, name) of every `from module import name`, and (module, "") of every `import module`."""
-    for_annotations = {
-        id(inner)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
-        for inner in ast.walk(node)
-    }
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module and id(node) not in for_annotations:
+    for node in _statements(tree.body):
+        if isinstance(node, ast.ImportFrom) and node.module:
             yield from ((node.module, alias.name) for alias in node.names)
-        elif isinstance(node, ast.Import) and id(node) not in for_annotations:
+        elif isinstance(node, ast.Import):
             yield from ((alias.name, "") for alias in node.names)
+
+
+def _statements(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """All statements, those in others too, but not those for annotations alone."""
+    for node in nodes:
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            continue
+        yield node
+        for name in ("body", "handlers", "orelse", "finalbody", "cases"):
+            inner = getattr(node, name, None)
+            if isinstance(inner, list):  # a lambda's body is an expression
+                yield from _statements(inner)
 
 
 def _is_dataclass(node: ast.ClassDef) -> bool:
