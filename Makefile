@@ -12,7 +12,7 @@ SEED ?= 1
 # Rewritten tests are kept, also in an environment that keeps no bytecode.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --processes $(TEST_PROCESSES) --seed $(SEED)
 
-.PHONY: help demo demo-media demo-vlm demo-speech demo-store compiled test-quick test test-slow test-times matrix interop fuzz check format docs house house-coverage bench clean .types .rules
+.PHONY: help demo demo-media demo-vlm demo-speech demo-store compiled test-quick test test-slow test-times matrix interop fuzz check format docs house house-coverage bench clean .types .rules .house .tests
 
 help:  ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,7 +43,7 @@ demo-store: $(READY)  ## photographs to an S3 server, trained from by two ranks 
 	@$(BIN)/python examples/demo_store.py
 
 check: $(READY)  ## lint, types, import rules, generated documents
-	@$(MAKE) --no-print-directory --output-sync=target -j 2 .types .rules
+	@$(MAKE) --no-print-directory --output-sync=target -j 2 .types .rules .house
 
 .types:
 	$(BIN)/mypy
@@ -52,6 +52,8 @@ check: $(READY)  ## lint, types, import rules, generated documents
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-cache
+
+.house:
 	$(BIN)/python docs/house.py --check
 	$(BIN)/python docs/house_journeys.py --check
 	$(BIN)/python docs/generate.py --check
@@ -64,7 +66,12 @@ compiled: $(READY)
 test-quick: compiled  ## a few cases of each test that does not take long
 	$(PYTEST) -m 'not slow' --quick
 
-test: check compiled  ## check, then all tests but the slow ones (SEED=2 for another order and other examples)
+# Without a cache, mypy takes two minutes on one core, and collecting the tests half a minute: they run side by side.
+test: compiled  ## check, and all tests but the slow ones (SEED=2 for another order and other examples)
+	@$(MAKE) --no-print-directory --output-sync=target -j 2 .rules .house
+	@$(MAKE) --no-print-directory -j 2 .types .tests
+
+.tests:
 	$(PYTEST) -m 'not slow'
 
 test-slow: $(EXAMPLES) compiled  ## kill -9 campaigns and large files
