@@ -22,6 +22,7 @@ from typing import Any
 
 import pytest
 from _pytest.config import create_terminal_writer
+from hypothesis import strategies as st
 
 from tests import children
 
@@ -59,6 +60,7 @@ class _Controller:
             reporter.showfspath = False  # tests of several files end in turn
         if len(self._session.items) > _MANY_ITEMS:
             children.start_parents()  # once, instead of in each process on first use
+            st.text().validate()  # hypothesis finds the characters of UTF-8 in 3 s, and keeps them in a file
         gc.collect()
         gc.freeze()  # collections in the forks pass over the tests and modules, and do not copy their memory
         try:
