@@ -104,9 +104,9 @@ def convert(
     `where`: Convert only matching samples, such as "width >= 512 and ext = 'jpg'".
     `on_collision`: If several samples have the same key: stop, prefix it with the source name, or keep the first one.
     `apart`: Write one dataset per value of split, key-prefix or json:FIELD.
-    `layout`: Write one dataset, or separate datasets `dest`/primary and `dest`/media.
-    `media`: For polylithic: the parts to store in `dest`/media. [default: media and other files that rows name]
-    `primary`: For polylithic: the format of `dest`/primary.
+    `layout`: Write one dataset, or separate datasets DEST/primary and DEST/media.
+    `media`: For polylithic: the parts to store in DEST/media. [default: media and other files that rows name]
+    `primary`: For polylithic: the format of DEST/primary.
     `parts`: Keep only these parts; patterns such as '*.png' are allowed.
     `drop_parts`: Drop these parts.
     `rename_part`: Old name -> new name of parts.
@@ -177,8 +177,8 @@ def prepare(
     `shard_samples`: Maximum number of samples per shard.
     `shard_size`: Maximum bytes of source data per shard. [default: 1GiB]
     `template`: Template of the shard names. Other formats replace .tar by their extension.
-    `layout`: Write one dataset, or `dest`/primary and `dest`/media with each file once. [default: polylithic if
-    repeated files cost 64 MiB and 10 % of the data]
+    `layout`: Write one dataset, or DEST/primary and DEST/media with each file once. [default: polylithic if repeated
+    files cost 64 MiB and 10 % of the data]
     `parts`: The parts of a complete sample; 'jpg|png' for either. [default: those that at least half of the samples
     have]
     `on_missing`: Incomplete samples, files without a key, and unreadable files: stop, skip these samples, or keep the

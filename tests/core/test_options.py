@@ -86,7 +86,11 @@ def test_empty_paths_and_values_that_are_no_choice_are_refused(values: dict[str,
         ("add `--sample 1%` or --yes", "add `share=1%` or yes"),
         ("pass `--part mp4`", "pass `part=mp4`"),
         ("run `wdsctl index --sample 1`", "run `wdsctl index --sample 1`"),
-        ("a--sample, --sampled, --hash and ROOT@VIEW", "a--sample, --sampled, --hash and ROOT@VIEW"),
+        *(
+            (text, text)
+            for text in ("a--sample, --sampled and --hash", "ROOT@VIEW", "/data/ROOT/a", "ROOT/primary", "ROOT.x")
+        ),
+        ("omit ROOT.", "omit root."),
     ],
 )
 def test_flags_in_messages_become_parameters(text: str, expected: str) -> None:

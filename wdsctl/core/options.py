@@ -81,15 +81,16 @@ def option_of(default: T, request: type[R], make: Callable[[R], T]) -> T:
 
 
 class Declared(NamedTuple):
-    """An option of a request. `fields`: the names of the fields that lead to it.
+    """An option of a request. `fields`: the names of the fields that lead to it. `field_default`: the field's default.
 
-    `default`: of users; UNSET if there is none. `field_default`: that of the field.
+    `users_kind`: the type of what users pass. `default`: what they get if they pass nothing; UNSET if there is none.
     """
 
     name: str
     flag: str
     fields: tuple[str, ...]
     kind: Any
+    users_kind: Any
     default: Any
     field_default: Any
     option: Option
@@ -99,16 +100,10 @@ class Declared(NamedTuple):
         return self.default is UNSET
 
     @property
-    def users_kind(self) -> Any:
-        """The type of what users pass."""
-        parse = self.option.parse
-        return self.kind if parse is None else next(iter(get_type_hints(parse).values()))
-
-    @property
     def choices(self) -> tuple[Any, ...]:
         """The values of a `Literal`, also of an optional one; empty for other types."""
-        kind = self.users_kind
-        kinds = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
+        is_union = get_origin(self.users_kind) in (Union, types.UnionType)
+        kinds = get_args(self.users_kind) if is_union else (self.users_kind,)
         return next((get_args(each) for each in kinds if get_origin(each) is Literal), ())
 
     @property
@@ -144,7 +139,9 @@ def _declare(field: str, kind: Any, option: Option, field_default: Any) -> Decla
     flag = option.metavar or "" if option.is_argument else f"--{name.replace('_', '-')}"
     default = None if option.is_path and field_default is not UNSET else field_default
     default = default if option.users_default is UNSET else option.users_default
-    return Declared(name, flag if option.flag is None else option.flag, (field,), kind, default, field_default, option)
+    flag = flag if option.flag is None else option.flag
+    users_kind = kind if option.parse is None else next(iter(get_type_hints(option.parse).values()))
+    return Declared(name, flag, (field,), kind, users_kind, default, field_default, option)
 
 
 def changed_options(request: Any) -> Iterator[tuple[Declared, Any]]:
@@ -209,7 +206,7 @@ def naming_parameters(request: type) -> Iterator[None]:
 
 #: A command line, which stays; or a flag or an argument, perhaps with a value.
 _FLAG_OR_COMMAND = re.compile(
-    r"`wdsctl [^`]*`|(?<![\w-])(--[a-z][a-z-]*|-[A-Z]|[A-Z]{3,})(?![\w@-])(?: ([^\s,;`-][^\s,;`]*))?"
+    r"`wdsctl [^`]*`|(?<![\w/.-])(--[a-z][a-z-]*|-[A-Z]|[A-Z]{3,})(?!\.?[\w@/-])(?: ([^\s,;`-][^\s,;`]*))?"
 )
 
 
