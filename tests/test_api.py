@@ -42,7 +42,7 @@ TERMINAL_OPTIONS = {
     "split": {"export", "leaks"},
 }
 #: Parameters of a command that have another name in Python.
-RENAMED = {"split": {"source": "from_file"}, "convert": {"paths": "source"}}
+RENAMED = {"convert": {"paths": "source"}}
 
 
 def modules_after(program: str) -> set[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -76,6 +77,7 @@ def command(request: InspectRequest, *, images: ImagesOption = "auto", common: o
     from wdsctl.cli.terminal_images import choose_image_protocol, max_image_size
     from wdsctl.core.errors import refuse_without_effect
 
+    request = replace(request, root=options.primary_or_root(request.root))
     has_samples = not request.stats and (request.samples, request.random, request.key) != (None, None, None)
     refuse_without_effect(("--images", images != "auto", "--samples N, --random N or --key KEY", has_samples))
     choice = "none" if common.json else images
