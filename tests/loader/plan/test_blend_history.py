@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wdsctl.core.errors import StateMismatch
-from wdsctl.loader.plan.weights import (
+from wdsctl.loader.plan.weight_history import (
     IntegerWeightSchedule,
     ScheduleEdits,
     edits_from_facts,

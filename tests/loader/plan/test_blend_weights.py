@@ -7,7 +7,8 @@ import pytest
 from wdsctl.core.blend import Blender, BlendPlan
 from wdsctl.core.errors import StateMismatch, UsageError
 from wdsctl.loader import get_train_dataset
-from wdsctl.loader.plan.weights import saved_edits, used_entries
+from wdsctl.loader.plan.weight_history import saved_edits
+from wdsctl.loader.plan.weights import used_entries
 from wdsctl.loader.recipe.dataset import read_blend_plan
 
 pytestmark = pytest.mark.usefixtures("unopened_datasets")

@@ -13,7 +13,7 @@ from wdsctl.core.hashing import derive_seed
 from wdsctl.core.storage.storage import is_any_remote
 from wdsctl.loader.order.shuffle import UNSHUFFLED, ShuffledOrder, slice_size
 from wdsctl.loader.plan.components import SourceRange, component_data_digest
-from wdsctl.loader.plan.weights import run_length_decode
+from wdsctl.loader.plan.run_lengths import run_length_decode
 from wdsctl.loader.reading.source import SplitSource
 from wdsctl.loader.recipe.dataset import (
     LANES_PER_RANK,

@@ -25,7 +25,8 @@ from wdsctl.loader.plan.components import Component, SourceRange, open_source_ra
 from wdsctl.loader.plan.growth import add_past_versions, past_versions_to_facts, read_past_versions
 from wdsctl.loader.plan.open_sources import FileStamp, SourceOpener
 from wdsctl.loader.plan.order_facts import checked_order_facts, order_facts
-from wdsctl.loader.plan.weights import blend_weights, sample_weights, saved_edits, used_entries
+from wdsctl.loader.plan.weight_history import saved_edits
+from wdsctl.loader.plan.weights import blend_weights, sample_weights, used_entries
 from wdsctl.loader.reading.source import SplitSource
 from wdsctl.loader.recipe.dataset import BaseDataset, TrainDataset, read_blend_plan
 from wdsctl.loader.runtime.logs import logger
@@ -144,7 +145,7 @@ def open_blend(
         warn_about_batch_size(dataset, orders)
         _warn_of_unused_parts(dataset, opener.sources)
     components = tuple(map(Component, orders, source_ranges))
-    mixtures, begin_batches, weight_facts = blend_weights(
+    weights = blend_weights(
         plan,
         used,
         segment_weights,
@@ -153,7 +154,7 @@ def open_blend(
         saved_order=saved_order,
         world_size=dataset.worker_config.world_size,
     )
-    facts = partial(order_facts, dataset, sizes=sizes, weights=weight_facts)
+    facts = partial(order_facts, dataset, sizes=sizes, weights=weights.facts)
     growth_facts = {"past_versions": past_versions_to_facts(past_versions)} if past_versions else {}
     seed_facts = {"seeds": [list(each) for each in seeds.items()]} if seeds else {}
     order = {**facts(components, opener.sources), **seed_facts, **growth_facts}
@@ -166,8 +167,8 @@ def open_blend(
     streams = OpenBlend(
         components=grown_components,
         initial_components=len(used[0]),
-        mixtures=mixtures,
-        begin_batches=begin_batches,
+        mixtures=weights.mixtures,
+        begin_batches=weights.begin_batches,
         sources=tuple(opener.sources),
         component_sources=tuple(component_sources),
         past_sources=tuple(opener.past_sources),

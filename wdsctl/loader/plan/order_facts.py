@@ -11,7 +11,7 @@ from wdsctl.core.text import short_repr
 from wdsctl.loader.order.shuffle import ORDER_VERSION, UNSHUFFLED
 from wdsctl.loader.plan.component_orders import OrderSizes
 from wdsctl.loader.plan.components import Component, component_digest
-from wdsctl.loader.plan.weights import is_run_length_text, run_length_encode
+from wdsctl.loader.plan.run_lengths import is_run_length_text, run_length_encode
 from wdsctl.loader.reading.source import SplitSource
 from wdsctl.loader.recipe.dataset import BaseDataset, ValDataset
 from wdsctl.loader.runtime.identity import value_digest

@@ -1,8 +1,4 @@
-"""The weights of a blend over a whole job, as a text in the plan: which weights apply from which batch on.
-
-"0: 5 3 1x998 | 400: 1 1 0x998" means the weights 5, 3 and 998 times 1 from batch 0 of the job on, and 1, 1 and 998
-times 0 from batch 400 on. Such a text describes a blend file. If a job is resumed with other weights, the plan gets an
-edit, [batch, text]: the text applies from this batch on, and earlier weights before it.
+"""The weights of a blend's components: which entries have one, in samples and as integers, over the whole job.
 
 Weights in tokens are converted to weights in samples by the mean length of the samples of each component. The means are
 exact fractions of integers, so that every machine computes the same weights.
@@ -10,11 +6,9 @@ exact fractions of integers, so that every machine computes the same weights.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,181 +18,24 @@ from wdsctl.core.text import short_repr
 from wdsctl.loader.lanes.mixture import Mixture, integer_weights
 from wdsctl.loader.plan.components import SourceRange
 from wdsctl.loader.plan.plan import ADOPT_WEIGHTS_HINT
+from wdsctl.loader.plan.weight_history import (
+    IntegerWeightSchedule,
+    ScheduleEdits,
+    edits_to_facts,
+    effective_schedule,
+    extend_edits,
+)
 
-TOKENS_COLUMN = "tokens"  # the column of weights in tokens
-SUM_CHUNK_SAMPLES = 1 << 20  # samples whose lengths are summed at a time
-
-
-def mean_lengths(components: Sequence[Sequence[SourceRange]], locations: Sequence[str]) -> tuple[Fraction, ...]:
-    """The mean length of the samples of each component, by the column of tokens. `components`: the ranges of each;
-    `locations`: their lines in the blend file.
-
-    Raises what `SplitSource.column` raises, InputError WDS211 if the lengths of a component are 0 or less, each with
-    its line in the blend file. Cost: some 10 ns a sample.
-    """
-    return tuple(_mean_length(ranges, where) for ranges, where in zip(components, locations, strict=True))
+_TOKENS_COLUMN = "tokens"  # the column of weights in tokens
+_SUM_CHUNK_SAMPLES = 1 << 20  # samples whose lengths are summed at a time
 
 
-def _mean_length(source_ranges: Sequence[SourceRange], where: str) -> Fraction:
-    total = 0
-    for piece in source_ranges:
-        try:
-            total += _range_tokens(piece)
-        except WdsctlError as error:
-            where_found = ", ".join(filter(None, (where, error.where)))
-            message = f"weight_by: tokens needs the lengths of samples: {error.message}"
-            raise type(error)(message, hint=error.hint, where=where_found, code=error.code) from error
-    if total <= 0:
-        datasets = ", ".join(piece.source.dataset_path for piece in source_ranges)
-        raise InputError(
-            f"the column {TOKENS_COLUMN!r} has no lengths above 0",
-            where=", ".join(filter(None, (where, datasets))),
-            hint="check the function that computes the column: weight_by: tokens needs token counts above 0",
-            code="WDS211",
-        )
-    return Fraction(total, sum(piece.samples for piece in source_ranges))
+class BlendWeights(NamedTuple):
+    """The weights of components over the whole job: a mixture for each segment of their history."""
 
-
-def _range_tokens(source_range: SourceRange) -> int:
-    """Tokens that one pass reads of a range: all repetitions, and the first samples once more."""
-    times, more = divmod(source_range.samples, source_range.positions)
-    return (times * _sum_tokens(source_range, source_range.positions) if times else 0) + _sum_tokens(source_range, more)
-
-
-def _sum_tokens(source_range: SourceRange, count: int) -> int:
-    """Tokens of the first `count` samples of a range."""
-    lengths = source_range.source.column(TOKENS_COLUMN)
-    total, end = 0, source_range.first_position + count
-    for first in range(source_range.first_position, end, SUM_CHUNK_SAMPLES):
-        positions = np.arange(first, min(first + SUM_CHUNK_SAMPLES, end))
-        total += int(lengths[source_range.source.selection.rows(positions)].sum())
-    return total
-
-
-MAX_ENTRIES = 1 << 24  # of a blend in a state: a damaged text may have longer runs
-_RUN = re.compile(r"(\d{1,19})(?:x(\d{1,9}))?")
-MIN_RUN_LENGTH = 4  # equal weights in a row that are written as a run
-IntegerWeights = tuple[int, ...]
-IntegerWeightSchedule = tuple[
-    tuple[int, IntegerWeights], ...
-]  # (first batch of the job, weights of all entries of the blend)
-ScheduleEdits = list[
-    tuple[int, IntegerWeightSchedule]
-]  # (first batch of the job, its schedule), ascending; the first edit is at batch 0
-
-
-def format_schedule(schedule: IntegerWeightSchedule) -> str:
-    return " | ".join(f"{begin}: {run_length_encode(weights)}" for begin, weights in schedule)
-
-
-def parse_weight_schedule(text: str) -> IntegerWeightSchedule:
-    """The schedule of a text. Raises StateMismatch WDS502 for a text that `format_schedule` has not written."""
-    try:
-        return tuple(
-            (int(begin), run_length_decode(rest)) for begin, rest in (each.split(": ") for each in text.split(" | "))
-        )
-    except ValueError as error:
-        raise StateMismatch(
-            f"the state is damaged: {text[:60]!r} are not the weights of a blend",
-            hint="pass the unchanged value that save_state_rank() or state_dict() returned",
-            code="WDS502",
-        ) from error
-
-
-def edits_from_facts(order_facts: dict[str, Any] | None) -> ScheduleEdits:
-    """The edits in the facts of a plan; none where a single component needs no weights."""
-    if order_facts is None or not order_facts.get("weights"):
-        return []
-    return [
-        (0, parse_weight_schedule(order_facts["weights"])),
-        *((batch, parse_weight_schedule(text)) for batch, text in order_facts.get("weight_edits", [])),
-    ]
-
-
-def edits_to_facts(edits: ScheduleEdits) -> dict[str, Any]:
-    """The facts of a plan with these edits."""
-    facts: dict[str, Any] = {"weights": format_schedule(edits[0][1])}
-    return (
-        {**facts, "weight_edits": [[batch, format_schedule(each)] for batch, each in edits[1:]]} if edits[1:] else facts
-    )
-
-
-def extend_edits(edits: ScheduleEdits, schedule: IntegerWeightSchedule, batch: int | None) -> ScheduleEdits:
-    """The edits of a job, and one more from this batch on if the blend's schedule has changed. Drops edits that would
-    begin at or after this batch. Without a batch, only the blend's schedule."""
-    if edits and edits[-1][1] == schedule:
-        return edits
-    if batch is None:
-        return [(0, schedule)]
-    kept = [edit for edit in edits if edit[0] < batch]
-    return [*kept, (batch if kept else 0, schedule)]
-
-
-def effective_schedule(edits: ScheduleEdits) -> IntegerWeightSchedule:
-    """The weights and the batches from which they apply, over all edits. Segments that have begun never change."""
-    found = []
-    for i, (begin, schedule) in enumerate(edits):
-        end = edits[i + 1][0] if i + 1 < len(edits) else None
-        for j, (starts, weights) in enumerate(schedule):
-            stops = schedule[j + 1][0] if j + 1 < len(schedule) else None
-            first = max(begin, starts)
-            if (stops is None or first < stops) and (end is None or first < end):
-                found.append((first, weights))
-    return tuple(found)
-
-
-def run_length_encode(numbers: Sequence[int]) -> str:
-    """Integers as a text with runs of equal ones shortened: "5 3 1x998"."""
-    runs = ((str(weight), len(list(run))) for weight, run in groupby(numbers))
-    return " ".join(
-        f"{weight}x{count}" if count >= MIN_RUN_LENGTH else " ".join([weight] * count) for weight, count in runs
-    )
-
-
-def run_length_decode(text: str) -> IntegerWeights:
-    """The integers that `run_length_encode` wrote. Raises ValueError for any other text."""
-    if not is_run_length_text(text):
-        raise ValueError(f"{short_repr(text)} is not a list of counts")
-    runs = (each.split("x") for each in text.split())
-    return tuple(int(run[0]) for run in runs for _ in range(int(run[1]) if run[1:] else 1))
-
-
-def is_run_length_text(text: Any, least: int = 0) -> bool:
-    """Whether `run_length_encode` may have written a text, of integers from `least` up."""
-    if not isinstance(text, str) or not text.isascii():
-        return False
-    runs = [_RUN.fullmatch(each) for each in text.split()]
-    lengths = [int(run[2] or 1) if run and int(run[1]) >= least else 0 for run in runs]
-    return all(lengths) and 0 < sum(lengths) <= MAX_ENTRIES
-
-
-def saved_edits(saved_order: dict[str, Any] | None, entry_count: int) -> ScheduleEdits:
-    """The weights in the order facts of a state, for a blend of `entry_count` entries.
-
-    Raises StateMismatch if they are of another number of entries, WDS502 if they are damaged.
-    """
-    edits = edits_from_facts(saved_order)
-    had = len(edits[0][1][0][1]) if edits else entry_count
-    if had != entry_count:
-        raise StateMismatch(
-            f"the blend of the state has {had} entries, but this blend has {entry_count}",
-            hint="resume with the entries of the run that saved the state; set the weight of entries to 0 to stop "
-            "reading them",
-        )
-    return edits
-
-
-def sample_weights(
-    plan: BlendPlan, entries: Sequence[int], source_ranges: Sequence[Sequence[SourceRange]]
-) -> list[tuple[Fraction, ...]]:
-    """The weights of these entries, in samples, a tuple for each segment of the plan's schedule. `source_ranges`: what
-    each reads. Raises what `mean_lengths` raises, if weights count tokens."""
-    chosen = [tuple(segment[i] for i in entries) for segment in _weight_fractions(plan)]
-    if plan.weight_unit != "tokens":
-        return chosen
-    means = mean_lengths(source_ranges, [plan.components[i].where for i in entries])
-    # The weights in samples with which the tokens of the components have these shares.
-    return [tuple(weight / mean for weight, mean in zip(segment, means, strict=True)) for segment in chosen]
+    mixtures: tuple[Mixture, ...]
+    begin_batches: tuple[int, ...]  # the batches of the job at which the segments begin
+    facts: dict[str, Any]  # of the plan
 
 
 def used_entries(
@@ -253,6 +90,68 @@ def _weighted_entries(weight_tuples: Sequence[Sequence[Fraction | int]]) -> list
     return sorted({entry for weights in weight_tuples for entry, weight in enumerate(weights) if weight})
 
 
+def sample_weights(
+    plan: BlendPlan, entries: Sequence[int], source_ranges: Sequence[Sequence[SourceRange]]
+) -> list[tuple[Fraction, ...]]:
+    """The weights of these entries, in samples, a tuple for each segment of the plan's schedule. `source_ranges`: what
+    each reads.
+
+    If weights count tokens, raises what `SplitSource.column` raises, and InputError WDS211 if the lengths of a
+    component are 0 or less, each with its line in the blend file.
+    """
+    chosen = [tuple(segment[i] for i in entries) for segment in _weight_fractions(plan)]
+    if plan.weight_unit != "tokens":
+        return chosen
+    means = [_mean_length(ranges, plan.components[i].where) for i, ranges in zip(entries, source_ranges, strict=True)]
+    # The weights in samples with which the tokens of the components have these shares.
+    return [tuple(weight / mean for weight, mean in zip(segment, means, strict=True)) for segment in chosen]
+
+
+def _weight_fractions(plan: BlendPlan) -> list[tuple[Fraction, ...]]:
+    """The weights of all entries, a tuple for each segment of the plan's schedule."""
+    if plan.schedule:
+        return [segment.weights for segment in plan.schedule]
+    return [tuple(component.weight for component in plan.components)]
+
+
+def _mean_length(source_ranges: Sequence[SourceRange], where: str) -> Fraction:
+    """The mean length of the samples of a component, by the column of tokens. `where`: its line in the blend file.
+    Cost: some 10 ns a sample."""
+    total = 0
+    for piece in source_ranges:
+        try:
+            total += _range_tokens(piece)
+        except WdsctlError as error:
+            where_found = ", ".join(filter(None, (where, error.where)))
+            message = f"weight_by: tokens needs the lengths of samples: {error.message}"
+            raise type(error)(message, hint=error.hint, where=where_found, code=error.code) from error
+    if total <= 0:
+        datasets = ", ".join(piece.source.dataset_path for piece in source_ranges)
+        raise InputError(
+            f"the column {_TOKENS_COLUMN!r} has no lengths above 0",
+            where=", ".join(filter(None, (where, datasets))),
+            hint="check the function that computes the column: weight_by: tokens needs token counts above 0",
+            code="WDS211",
+        )
+    return Fraction(total, sum(piece.samples for piece in source_ranges))
+
+
+def _range_tokens(source_range: SourceRange) -> int:
+    """Tokens that one pass reads of a range: all repetitions, and the first samples once more."""
+    times, more = divmod(source_range.samples, source_range.positions)
+    return (times * _sum_tokens(source_range, source_range.positions) if times else 0) + _sum_tokens(source_range, more)
+
+
+def _sum_tokens(source_range: SourceRange, count: int) -> int:
+    """Tokens of the first `count` samples of a range."""
+    lengths = source_range.source.column(_TOKENS_COLUMN)
+    total, end = 0, source_range.first_position + count
+    for first in range(source_range.first_position, end, _SUM_CHUNK_SAMPLES):
+        positions = np.arange(first, min(first + _SUM_CHUNK_SAMPLES, end))
+        total += int(lengths[source_range.source.selection.rows(positions)].sum())
+    return total
+
+
 def blend_weights(
     plan: BlendPlan,
     entries: Sequence[Sequence[int]],
@@ -262,10 +161,8 @@ def blend_weights(
     new_weights_from: int | None,
     saved_order: Mapping[str, Any] | None,
     world_size: int,
-) -> tuple[tuple[Mixture, ...], tuple[int, ...], dict[str, Any]]:
-    """The weights of the components, which are the `entries` of the plan (see `used_entries`), over the whole job: a
-    mixture for each segment of their history, the batches of the job at which the segments begin, and the facts of the
-    plan.
+) -> BlendWeights:
+    """The weights of the components, which are the `entries` of the plan (see `used_entries`), over the whole job.
 
     `current_weights`: those of the plan now, see `sample_weights`. `edits`: those in the order facts `saved_order` of a
     state; `new_weights_from`: the batch from which other weights hold, None if they belong to another plan.
@@ -283,14 +180,7 @@ def blend_weights(
     if len(steps) > 1:
         facts["schedule_world_size"] = world_size
     mixtures = tuple(Mixture(tuple(weights[i] for i in used)) for _, weights in in_force)
-    return mixtures, tuple(begin for begin, _ in in_force), facts
-
-
-def _weight_fractions(plan: BlendPlan) -> list[tuple[Fraction, ...]]:
-    """The weights of all entries, a tuple for each segment of the plan's schedule."""
-    if plan.schedule:
-        return [segment.weights for segment in plan.schedule]
-    return [tuple(component.weight for component in plan.components)]
+    return BlendWeights(mixtures, tuple(begin for begin, _ in in_force), facts)
 
 
 def _integer_schedule(

@@ -21,7 +21,7 @@ from wdsctl.loader.pipeline.references import RefStage
 from wdsctl.loader.plan.growth import PastVersion, is_complete, past_versions_to_facts, read_past_versions
 from wdsctl.loader.plan.open_blend import OpenBlend, open_blend
 from wdsctl.loader.plan.plan import WEIGHT_FACTS
-from wdsctl.loader.plan.weights import edits_from_facts
+from wdsctl.loader.plan.weight_history import edits_from_facts
 from wdsctl.loader.reading.source import SplitSource
 from wdsctl.loader.recipe.dataset import BaseDataset
 
