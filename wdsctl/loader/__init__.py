@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from wdsctl.loader.recipe.task_encoder import AugmentTaskEncoder, DefaultTaskEncoder, TaskEncoder
     from wdsctl.loader.recipe.worker_config import WorkerConfig
     from wdsctl.loader.resume.state import merge_states
-    from wdsctl.loader.runtime.failures import FatalSampleError, SkipSample, Stats, log_exception, reraise_exception
+    from wdsctl.loader.runtime.failures import FatalSampleError, SkipSample, log_exception, reraise_exception
+    from wdsctl.loader.runtime.stats import Stats
     from wdsctl.loader.samples import CrudeSample, Sample, SourceInfo, edataclass
     from wdsctl.loader.samples.compose import compose_fields
     from wdsctl.loader.samples.lazy_part import LazyPart
@@ -84,7 +85,8 @@ _EXPORTS_BY_MODULE = {
     "recipe.task_encoder": ("AugmentTaskEncoder", "DefaultTaskEncoder", "TaskEncoder"),
     "recipe.worker_config": ("WorkerConfig",),
     "resume.state": ("merge_states",),
-    "runtime.failures": ("FatalSampleError", "log_exception", "reraise_exception", "SkipSample", "Stats"),
+    "runtime.failures": ("FatalSampleError", "log_exception", "reraise_exception", "SkipSample"),
+    "runtime.stats": ("Stats",),
     "samples": ("CrudeSample", "edataclass", "Sample", "SourceInfo"),
     "samples.compose": ("compose_fields",),
     "samples.lazy_part": ("LazyPart",),

@@ -30,8 +30,8 @@ from wdsctl.loader.resume.restore import restore_by_key
 from wdsctl.loader.resume.state import LoaderState
 from wdsctl.loader.run.engine import RuntimeOptions, open_tracer
 from wdsctl.loader.run.rank_stream import RankStream
-from wdsctl.loader.runtime.failures import Stats
 from wdsctl.loader.runtime.logs import logger
+from wdsctl.loader.runtime.stats import Stats
 from wdsctl.loader.stores.cache import CachePool
 
 if TYPE_CHECKING:

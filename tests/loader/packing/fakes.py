@@ -13,8 +13,9 @@ import torch
 from wdsctl.core.errors import WdsctlError
 from wdsctl.loader.packing.options import Packing
 from wdsctl.loader.packing.planned_stage import DEFAULT_PACK_HOOK, PlannedPackCursor, PlannedPackStage
-from wdsctl.loader.runtime.failures import FailureTracker, Stats
+from wdsctl.loader.runtime.failures import FailureTracker
 from wdsctl.loader.runtime.stage import Address, Hook, PipelineItem, hash_restore_key
+from wdsctl.loader.runtime.stats import Stats
 
 Lengths = Callable[[int], tuple[int, ...]]  # lengths of a pick, one per budget
 

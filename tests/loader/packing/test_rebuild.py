@@ -7,7 +7,8 @@ import pytest
 from tests.loader.packing.fakes import Fake, comparable, draw_packs
 from tests.loader.packing.test_stage import LANES
 from wdsctl.loader.packing.planned_stage import PlannedPackStage, rebuild_packs
-from wdsctl.loader.runtime.failures import FailureTracker, Stats, reraise_exception
+from wdsctl.loader.runtime.failures import FailureTracker, reraise_exception
+from wdsctl.loader.runtime.stats import Stats
 
 
 @pytest.mark.parametrize("lane", LANES.values(), ids=LANES.keys())

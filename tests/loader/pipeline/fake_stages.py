@@ -7,8 +7,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from wdsctl.core.hashing import derive_seed
-from wdsctl.loader.runtime.failures import ErrorHandler, FailureTracker, Stats, log_exception
+from wdsctl.loader.runtime.failures import ErrorHandler, FailureTracker, log_exception
 from wdsctl.loader.runtime.stage import Hook, PipelineItem
+from wdsctl.loader.runtime.stats import Stats
 
 
 def failures_of(handler: ErrorHandler = log_exception, **options: Any) -> FailureTracker:

@@ -16,8 +16,9 @@ from wdsctl.core.checkpoint.addresses import decode_addresses, encode_address
 from wdsctl.core.errors import UsageError
 from wdsctl.loader.pipeline.grouping import GroupCursor, GroupStage, ItemBatches, PlainSampleBatches
 from wdsctl.loader.pipeline.samples import SampleStage
-from wdsctl.loader.runtime.failures import FatalSampleError, Stats, log_exception, reraise_exception
+from wdsctl.loader.runtime.failures import FatalSampleError, log_exception, reraise_exception
 from wdsctl.loader.runtime.stage import PipelineItem
+from wdsctl.loader.runtime.stats import Stats
 
 
 def groups_of(

@@ -12,7 +12,8 @@ from tests.loader.pipeline.fake_stages import Memory, References, failures_of, h
 from wdsctl.core.errors import LoaderError, SampleFailed
 from wdsctl.loader import SkipSample
 from wdsctl.loader.pipeline.samples import SampleCursor, SampleStage
-from wdsctl.loader.runtime.failures import FatalSampleError, Stats, reraise_exception
+from wdsctl.loader.runtime.failures import FatalSampleError, reraise_exception
+from wdsctl.loader.runtime.stats import Stats
 
 
 def cursor_of(

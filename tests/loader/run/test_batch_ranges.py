@@ -21,7 +21,7 @@ from wdsctl.loader.reading.source import SampleRefRange
 from wdsctl.loader.recipe.dataset import BaseDataset
 from wdsctl.loader.run.batch_ranges import BatchRange, BatchRangeRefs, BatchRangeRunner
 from wdsctl.loader.run.build import build_pipeline
-from wdsctl.loader.runtime.failures import Stats
+from wdsctl.loader.runtime.stats import Stats
 
 SAMPLES = 90
 

@@ -34,7 +34,8 @@ from wdsctl.loader.plan.bans import Bans
 from wdsctl.loader.plan.components import Component, SourceRange
 from wdsctl.loader.reading.selection import SampleSelection
 from wdsctl.loader.reading.source import SplitSource
-from wdsctl.loader.runtime.failures import Stats, reraise_exception
+from wdsctl.loader.runtime.failures import reraise_exception
+from wdsctl.loader.runtime.stats import Stats
 
 SAMPLES, STEPS = 40, 24
 

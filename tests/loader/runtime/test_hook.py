@@ -14,8 +14,9 @@ import torch
 from tests.loader.pipeline.fake_stages import failures_of, hook_of
 from wdsctl.core.errors import SampleFailed
 from wdsctl.loader import FatalSampleError, SkipSample
-from wdsctl.loader.runtime.failures import MAX_SKIP_REASONS, OTHER_REASONS, FailureTracker, reraise_exception
+from wdsctl.loader.runtime.failures import FailureTracker, reraise_exception
 from wdsctl.loader.runtime.stage import NO_OUTPUT
+from wdsctl.loader.runtime.stats import MAX_SKIP_REASONS, OTHER_REASONS
 
 
 def where(value: Any) -> str:

@@ -13,7 +13,7 @@ from wdsctl.core.checkpoint.state import SAVE_HINT
 from wdsctl.core.errors import LoaderError, StateMismatch
 from wdsctl.core.hashing import derive_seed
 from wdsctl.loader.runtime.failure_rates import BUFFER_COUNTER, PACK_COUNTER
-from wdsctl.loader.runtime.failures import FailureTracker, Stats, describe_samples, set_field
+from wdsctl.loader.runtime.failures import FailureTracker, describe_samples, set_field
 from wdsctl.loader.runtime.stage import (
     BANNED_ITEM,
     NO_OUTPUT,
@@ -25,6 +25,7 @@ from wdsctl.loader.runtime.stage import (
     check_empty_draws,
     hash_items,
 )
+from wdsctl.loader.runtime.stats import Stats
 
 PackSelection = list[list[PipelineItem]]
 

@@ -28,9 +28,10 @@ from wdsctl.loader.packing.merging import PackContent, PlannedPacker, cut_item, 
 from wdsctl.loader.packing.options import Packing
 from wdsctl.loader.packing.plan import plan_window
 from wdsctl.loader.packing.too_long import fit_candidates, rebuild_candidate
-from wdsctl.loader.runtime.failures import FailureTracker, Stats
+from wdsctl.loader.runtime.failures import FailureTracker
 from wdsctl.loader.runtime.randomness import seed_all
 from wdsctl.loader.runtime.stage import Address, Hook, PipelineItem
+from wdsctl.loader.runtime.stats import Stats
 
 if TYPE_CHECKING:
     from wdsctl.loader.reading.source import SampleRef

@@ -22,7 +22,8 @@ from wdsctl.core.samples.types import CRUDE
 from wdsctl.loader.batching.batch import CrudeBatch, batch_type_of
 from wdsctl.loader.reading.source import PlainSampleType, SampleRefRange, SplitSource
 from wdsctl.loader.runtime.failure_rates import BATCH_COUNTER, FailureTally
-from wdsctl.loader.runtime.failures import STORAGE_DOWN_ERRORS, Stats
+from wdsctl.loader.runtime.failures import STORAGE_DOWN_ERRORS
+from wdsctl.loader.runtime.stats import Stats
 from wdsctl.loader.samples import BASE_FIELDS, SAMPLE_CLASSES, lazy_source_info
 from wdsctl.loader.workers.ring import ByteArray, reserve
 

@@ -19,8 +19,9 @@ from wdsctl.loader.pipeline.state_layout import layout_entry
 from wdsctl.loader.plan.bans import Bans
 from wdsctl.loader.reading.source import SplitSource, take_read_counts
 from wdsctl.loader.runtime.failure_rates import FailureTally
-from wdsctl.loader.runtime.failures import ChangedShardsMode, ErrorHandler, FailureTracker, Stats
+from wdsctl.loader.runtime.failures import ChangedShardsMode, ErrorHandler, FailureTracker
 from wdsctl.loader.runtime.stage import NO_OUTPUT, Cursor, Hook
+from wdsctl.loader.runtime.stats import Stats
 
 LaneState = dict[str, Any]
 

@@ -17,11 +17,11 @@ from wdsctl.loader.runtime.failures import (
     STORAGE_DOWN_ERRORS,
     FailureTracker,
     SkipSample,
-    Stats,
     describe_sample_location,
     set_field,
 )
 from wdsctl.loader.runtime.stage import NO_OUTPUT, Address, Hook, PipelineItem, check_empty_draws, hash_restore_key
+from wdsctl.loader.runtime.stats import Stats
 
 BanCheck = Callable[[SampleRef, int | None], int]  # the ban of a reference at this draw; None: by now
 

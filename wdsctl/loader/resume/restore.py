@@ -18,8 +18,9 @@ from wdsctl.loader.pipeline.batches import RESTORE_KEY_FIELD
 from wdsctl.loader.pipeline.pipeline import Pipeline
 from wdsctl.loader.plan.open_blend import OpenBlend
 from wdsctl.loader.reading.source import SampleRef
-from wdsctl.loader.runtime.failures import ErrorHandler, FailureTracker, Stats, get_field, reraise_exception
+from wdsctl.loader.runtime.failures import ErrorHandler, FailureTracker, get_field, reraise_exception
 from wdsctl.loader.runtime.stage import PipelineItem
+from wdsctl.loader.runtime.stats import Stats
 
 
 def restore_by_key(

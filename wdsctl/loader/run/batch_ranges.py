@@ -28,8 +28,9 @@ from wdsctl.loader.run.build import build_pipeline
 from wdsctl.loader.run.lane_runner import DrawnBatch
 from wdsctl.loader.run.transport import CompactingRunner, compact_batches
 from wdsctl.loader.runtime.failure_rates import FailureTally
-from wdsctl.loader.runtime.failures import FailureTracker, Stats
+from wdsctl.loader.runtime.failures import FailureTracker
 from wdsctl.loader.runtime.position import within_batch
+from wdsctl.loader.runtime.stats import Stats
 from wdsctl.loader.workers.options import TaskRunner
 from wdsctl.loader.workers.status_page import report_activity
 

@@ -16,8 +16,8 @@ from wdsctl.loader.run.build import build_pipeline
 from wdsctl.loader.run.cached_units import bind_shard_cache
 from wdsctl.loader.run.transport import CompactingRunner, compact_batch, compact_batches
 from wdsctl.loader.runtime.failure_rates import AttemptCounts, FailureTally
-from wdsctl.loader.runtime.failures import Stats
 from wdsctl.loader.runtime.position import within_batch
+from wdsctl.loader.runtime.stats import Stats
 from wdsctl.loader.workers.options import TaskRunner
 from wdsctl.loader.workers.status_page import report_activity
 

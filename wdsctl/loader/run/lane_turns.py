@@ -39,8 +39,8 @@ from wdsctl.loader.run.engine import check_lane_count, check_result_task, count_
 from wdsctl.loader.run.lane_runner import DrawnBatch, LaneRunner, LaneRunnerFactory, LaneTask
 from wdsctl.loader.run.transport import expand_batch
 from wdsctl.loader.run.turns import RankProgress, share_of_stats
-from wdsctl.loader.runtime.failures import Stats
 from wdsctl.loader.runtime.logs import logger
+from wdsctl.loader.runtime.stats import Stats
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from wdsctl.loader.run.engine import check_result_task
 from wdsctl.loader.run.lane_runner import DrawnBatch
 from wdsctl.loader.run.transport import expand_batch
 from wdsctl.loader.run.turns import RankProgress, share_of_stats
-from wdsctl.loader.runtime.failures import Stats
+from wdsctl.loader.runtime.stats import Stats
 
 
 class RangeTurns:

@@ -33,9 +33,10 @@ from wdsctl.loader.run.own_worker import call_in_worker, log_own_worker
 from wdsctl.loader.run.range_turns import RangeTurns
 from wdsctl.loader.run.turns import RankProgress, TurnPlan
 from wdsctl.loader.runtime.failure_rates import FailureRates
-from wdsctl.loader.runtime.failures import FatalSampleError, Stats, join_streaks
+from wdsctl.loader.runtime.failures import FatalSampleError, join_streaks
 from wdsctl.loader.runtime.logs import logger
 from wdsctl.loader.runtime.randomness import is_alone_with_generators, preserve_generators
+from wdsctl.loader.runtime.stats import Stats
 from wdsctl.loader.workers.options import PoolOptions
 
 

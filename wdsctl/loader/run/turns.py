@@ -14,7 +14,7 @@ from wdsctl.loader.plan.plan import LoaderPlan
 from wdsctl.loader.resume.state import LoaderState
 from wdsctl.loader.run.engine import TaskPlan
 from wdsctl.loader.run.lane_runner import DrawnBatch
-from wdsctl.loader.runtime.failures import Stats
+from wdsctl.loader.runtime.stats import Stats
 from wdsctl.loader.workers.options import TaskRunnerFactory
 
 

@@ -1,5 +1,4 @@
-"""Failures of samples: each is logged, counted and left out, until too many fail in a row. Also the loader's counts
-(`Stats`), and `SkipSample`.
+"""Failures of samples: each is logged, counted and left out, until too many fail in a row. Also `SkipSample`.
 
 Only damage of a sample or a shard is handled in this way. If the storage itself is down, no other sample can be read,
 so the run ends immediately, before the batch, and a later draw returns the same batch.
@@ -14,8 +13,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
-from operator import add, attrgetter, sub
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from wdsctl.core.errors import (
@@ -28,7 +26,6 @@ from wdsctl.core.errors import (
     StorageError,
     WdsctlError,
 )
-from wdsctl.core.storage.storage import ReadCounts
 from wdsctl.core.text import pluralize
 from wdsctl.loader.runtime.failure_causes import describe_cause
 from wdsctl.loader.runtime.failure_rates import (
@@ -39,105 +36,16 @@ from wdsctl.loader.runtime.failure_rates import (
     FailureTally,
 )
 from wdsctl.loader.runtime.logs import logger
-
-
-class StoreCounts(dict[str, ReadCounts]):
-    """Counts of reads by store; never changed in place."""
-
-    def __add__(self, more: StoreCounts) -> StoreCounts:
-        if not more:
-            return self
-        return StoreCounts({**self, **{path: self.get(path, _NO_READS).plus(each) for path, each in more.items()}})
-
-    def __sub__(self, before: StoreCounts) -> StoreCounts:
-        if self is before:
-            return StoreCounts()
-        found = {path: each.minus(before.get(path, _NO_READS)) for path, each in self.items()}
-        return StoreCounts({path: each for path, each in found.items() if any(each)})
-
-
-_NO_READS = ReadCounts()
-
-#: Counted by a lane; a reason or a cause that names the sample would use memory without end.
-MAX_SKIP_REASONS = MAX_CAUSES = 100
-OTHER_REASONS, OTHER_CAUSES = "other reasons", "other causes"
-
-
-@dataclass(slots=True)
-class Stats:
-    """Counts of what was handed out since this loader was created; a restored loader counts from zero again.
-
-    With workers, seconds are added up over workers: more than the elapsed time.
-    """
-
-    batches: int = 0
-    samples: int = 0  # in batches; a pack counts as one
-    skipped: int = 0  # by SkipSample
-    skip_reasons: Counter[str] = field(default_factory=Counter)  # of SkipSample("reason"); never changed in place
-    failed: int = 0  # left out because a hook or reading failed
-    causes: Counter[str] = field(default_factory=Counter)  # of failures, see `describe_cause`; never changed in place
-    banned: int = 0
-    left_out: int = 0  # of packing buffers, by select_samples_to_pack
-    too_long: int = 0  # for a pack: dropped, cut or split
-    packed: int = 0  # sum of the lengths in packs
-    pack_capacity: int = 0  # sum of the capacities of these packs
-    flushed: int = 0  # batches of groups that were not full
-    load_seconds: float = 0.0  # reading, decoding and building samples
-    encode_seconds: float = 0.0  # in cookers and encode_sample
-    batch_seconds: float = 0.0  # in batch and encode_batch
-    #: What was read from stores, by the dataset's path; empty for local data. With background reads: also for batches
-    #: to come.
-    stores: StoreCounts = field(default_factory=StoreCounts)
-
-    def copy(self) -> Stats:
-        return Stats(*_values(self))
-
-    def count_skip(self, skip: SkipSample) -> None:
-        """Count a skipped sample, by its reason if it has one."""
-        self.skipped += 1
-        if skip.args:
-            reason = str(skip)
-            if reason not in self.skip_reasons and len(self.skip_reasons) >= MAX_SKIP_REASONS:
-                reason = OTHER_REASONS
-            self.skip_reasons = self.skip_reasons + Counter({reason: 1})
-
-    def count_reads(self, reads: Mapping[str, ReadCounts]) -> None:
-        """Add what was read from stores."""
-        self.stores = self.stores + StoreCounts(reads)
-
-    def minus(self, before: Stats) -> Stats:
-        """What was counted since `before`."""
-        return Stats(*map(sub, _values(self), _values(before)))
-
-    def plus(self, more: Stats) -> Stats:
-        return Stats(*map(add, _values(self), _values(more)))
-
-    def forget_counts_since(self, before: Stats) -> None:
-        """Forget what was counted since `before`, but not times and reads: the work was done and counted earlier."""
-        for name in _COUNT_FIELDS:
-            setattr(self, name, getattr(before, name))
-
-    def __reduce__(self) -> tuple[object, ...]:
-        # Some come with every batch.
-        return Stats, _values(self)
-
-    @property
-    def packing_efficiency(self) -> float:
-        """The share of the packs' capacity that is filled; 0 if nothing was packed."""
-        return self.packed / self.pack_capacity if self.pack_capacity else 0.0
-
-
-#: All fields at once: `dataclasses.astuple` takes ten times as long, and this is done for every batch.
-_values = attrgetter(*(each.name for each in fields(Stats)))
-
-_COUNT_FIELDS = [each.name for each in fields(Stats) if each.name != "stores" and not each.name.endswith("_seconds")]
-
+from wdsctl.loader.runtime.stats import Stats
 
 ErrorHandler = Callable[[Exception, Any, Any], None]
 
 #: What a shard that is missing or changed does: "error" ends the run, "skip" never does. With None, its samples are
 #: failures like others, and too many of them in a row end the run.
 ChangedShardsMode = Literal["error", "skip"]
+
+MAX_CAUSES = 100  # counted by a lane; causes that name the sample would use memory without end
+OTHER_CAUSES = "other causes"
 
 MAX_FAILURES_IN_A_ROW = 100  # failures in a row of one hook before the loader gives up
 
@@ -159,6 +67,14 @@ FATAL_ERRORS = (ImportError, MemoryError, NameError, RecursionError, ReferenceEr
 
 #: Errors of the storage or a damaged catalog, which every other sample would also raise.
 STORAGE_DOWN_ERRORS = (StorageDown, PermissionDenied, CatalogError)
+
+
+class SkipSample(Exception):  # noqa: N818 - it is a request, not an error
+    """Raise this in a hook to leave the sample out. It is counted, and the next sample takes its place.
+
+    `raise SkipSample("too long")` also counts the reason, in `loader.stats.skip_reasons`. Use the same few reasons for
+    all samples: a lane counts 100 different ones, and the rest as "other reasons".
+    """
 
 
 class FatalSampleError(LoaderError):
@@ -391,11 +307,3 @@ def _located_error(hook: str, error: BaseException, where: str) -> WdsctlError:
 def _with_cause(located_error: WdsctlError, error: BaseException) -> WdsctlError:
     located_error.__cause__ = error
     return located_error
-
-
-class SkipSample(Exception):  # noqa: N818 - it is a request, not an error
-    """Raise this in a hook to leave the sample out. It is counted, and the next sample takes its place.
-
-    `raise SkipSample("too long")` also counts the reason, in `loader.stats.skip_reasons`. Use the same few reasons for
-    all samples: a lane counts 100 different ones, and the rest as "other reasons".
-    """
