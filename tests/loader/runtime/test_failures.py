@@ -32,15 +32,8 @@ from wdsctl.loader import (
     get_val_dataset,
     stateless,
 )
-from wdsctl.loader.runtime.failures import (
-    FATAL_ERRORS,
-    FatalSampleError,
-    describe_sample_location,
-    describe_samples,
-    get_field,
-    reraise_exception,
-    set_field,
-)
+from wdsctl.loader.runtime.failures import FATAL_ERRORS, FatalSampleError, reraise_exception
+from wdsctl.loader.runtime.sample_fields import describe_sample_location, describe_samples, get_field, set_field
 
 SAMPLES = 60
 

@@ -14,7 +14,8 @@ import numpy as np
 from wdsctl.core.columns.column_file import CheckedValues
 from wdsctl.core.errors import DatasetError, LoaderError, UsageError, require_int
 from wdsctl.loader.packing.options import LengthSource
-from wdsctl.loader.runtime.failures import FailureTracker, describe_sample_location
+from wdsctl.loader.runtime.failures import FailureTracker
+from wdsctl.loader.runtime.sample_fields import describe_sample_location
 from wdsctl.loader.runtime.stage import NO_OUTPUT, Address, Hook, PipelineItem
 
 if TYPE_CHECKING:

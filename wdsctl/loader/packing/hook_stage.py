@@ -13,7 +13,8 @@ from wdsctl.core.checkpoint.state import SAVE_HINT
 from wdsctl.core.errors import LoaderError, StateMismatch
 from wdsctl.core.hashing import derive_seed
 from wdsctl.loader.runtime.failure_rates import BUFFER_COUNTER, PACK_COUNTER
-from wdsctl.loader.runtime.failures import FailureTracker, describe_samples, set_field
+from wdsctl.loader.runtime.failures import FailureTracker
+from wdsctl.loader.runtime.sample_fields import describe_samples, set_field
 from wdsctl.loader.runtime.stage import (
     BANNED_ITEM,
     NO_OUTPUT,

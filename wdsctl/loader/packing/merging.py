@@ -26,7 +26,8 @@ from wdsctl.loader.packing.hook_stage import (
 )
 from wdsctl.loader.packing.too_long import piece_bounds, rebuild_candidate
 from wdsctl.loader.runtime.failure_rates import PACK_COUNTER
-from wdsctl.loader.runtime.failures import FailureTracker, describe_sample_location, describe_samples, set_field
+from wdsctl.loader.runtime.failures import FailureTracker
+from wdsctl.loader.runtime.sample_fields import describe_sample_location, describe_samples, set_field
 from wdsctl.loader.runtime.stage import BANNED_ITEM, PACK_HASH_SALT, Address, Hook, PipelineItem, hash_items
 from wdsctl.loader.samples import BASE_FIELDS, CrudeSample
 

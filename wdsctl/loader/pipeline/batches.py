@@ -11,7 +11,8 @@ from typing import Any, Protocol
 from wdsctl.loader.decoding.memory import BatchMemory
 from wdsctl.loader.plan.incompatible_sources import SourceCheckingBatcher, assume_not_incompatible
 from wdsctl.loader.runtime.failure_rates import BATCH_COUNTER
-from wdsctl.loader.runtime.failures import FailureTracker, describe_samples, get_field
+from wdsctl.loader.runtime.failures import FailureTracker
+from wdsctl.loader.runtime.sample_fields import describe_samples, get_field
 from wdsctl.loader.runtime.stage import NO_OUTPUT, Hook, PipelineItem, check_empty_draws, hash_items
 from wdsctl.loader.runtime.stats import Stats
 

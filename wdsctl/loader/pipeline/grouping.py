@@ -11,9 +11,10 @@ from wdsctl.core.checkpoint.addresses import decode_addresses, encode_address
 from wdsctl.core.errors import UsageError
 from wdsctl.core.hashing import hash_one_value
 from wdsctl.core.text import short_repr
-from wdsctl.loader.runtime.failures import FailureTracker, describe_sample_location, get_field
+from wdsctl.loader.runtime.failures import FailureTracker
 from wdsctl.loader.runtime.position import begin_hook, end_hook
 from wdsctl.loader.runtime.randomness import seed_all
+from wdsctl.loader.runtime.sample_fields import describe_sample_location, get_field
 from wdsctl.loader.runtime.stage import Address, Cursor, PipelineItem, hash_restore_key
 from wdsctl.loader.runtime.stats import Stats
 

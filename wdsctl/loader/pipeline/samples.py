@@ -13,13 +13,8 @@ from typing import Any, Protocol
 
 from wdsctl.core.errors import LoaderError
 from wdsctl.loader.reading.source import SampleRef
-from wdsctl.loader.runtime.failures import (
-    STORAGE_DOWN_ERRORS,
-    FailureTracker,
-    SkipSample,
-    describe_sample_location,
-    set_field,
-)
+from wdsctl.loader.runtime.failures import STORAGE_DOWN_ERRORS, FailureTracker, SkipSample
+from wdsctl.loader.runtime.sample_fields import describe_sample_location, set_field
 from wdsctl.loader.runtime.stage import NO_OUTPUT, Address, Hook, PipelineItem, check_empty_draws, hash_restore_key
 from wdsctl.loader.runtime.stats import Stats
 

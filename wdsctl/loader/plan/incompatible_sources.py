@@ -23,7 +23,8 @@ from wdsctl.loader.order.shuffle import UNSHUFFLED
 from wdsctl.loader.plan.components import Component, SourceRange
 from wdsctl.loader.reading.source import MAX_EXAMINED_SAMPLES, SplitSource
 from wdsctl.loader.runtime.failure_rates import STRUCTURAL_FAILURE_RATE
-from wdsctl.loader.runtime.failures import FATAL_ERRORS, FatalSampleError, get_field
+from wdsctl.loader.runtime.failures import FATAL_ERRORS, FatalSampleError
+from wdsctl.loader.runtime.sample_fields import get_field
 from wdsctl.loader.samples import BASE_FIELDS
 
 COMPATIBILITY_HINT = (

@@ -18,7 +18,8 @@ from wdsctl.loader.pipeline.batches import RESTORE_KEY_FIELD
 from wdsctl.loader.pipeline.pipeline import Pipeline
 from wdsctl.loader.plan.open_blend import OpenBlend
 from wdsctl.loader.reading.source import SampleRef
-from wdsctl.loader.runtime.failures import ErrorHandler, FailureTracker, get_field, reraise_exception
+from wdsctl.loader.runtime.failures import ErrorHandler, FailureTracker, reraise_exception
+from wdsctl.loader.runtime.sample_fields import get_field
 from wdsctl.loader.runtime.stage import PipelineItem
 from wdsctl.loader.runtime.stats import Stats
 

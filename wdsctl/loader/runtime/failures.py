@@ -36,6 +36,7 @@ from wdsctl.loader.runtime.failure_rates import (
     FailureTally,
 )
 from wdsctl.loader.runtime.logs import logger
+from wdsctl.loader.runtime.sample_fields import get_field, get_source_number
 from wdsctl.loader.runtime.stats import Stats
 
 ErrorHandler = Callable[[Exception, Any, Any], None]
@@ -201,7 +202,7 @@ class FailureTracker:
             cause = OTHER_CAUSES
         self._report(cause, _with_cause(located, error), sample, is_shard_logged=hook == LOAD_HOOK and is_changed)
         self.stats.failed += 1
-        unit = _source_number(sample) if hook in _DEFERRED_HOOKS else _COUNTER_BY_HOOK.get(hook)
+        unit = get_source_number(sample) if hook in _DEFERRED_HOOKS else _COUNTER_BY_HOOK.get(hook)
         self.tally.count_failure(unit, cause, f"{located.message} ({located.where})")
         if is_changed and self.changed_shards == "skip":
             return
@@ -225,7 +226,7 @@ class FailureTracker:
         if self.handler is log_exception and (is_shard_logged or self.stats.causes[cause]):
             logger.debug("skipped a sample: %s", located_error, exc_info=located_error)
         else:
-            self.handler(located_error, sample, _sources(sample))
+            self.handler(located_error, sample, get_field(sample, "__sources__"))
         # A new object, because kept copies of these counts share the old one and must not change.
         self.stats.causes = self.stats.causes + Counter({cause: 1})
 
@@ -246,49 +247,6 @@ def _too_many_error(hook: str, count: int, message: str, hint: str, where: str) 
     return FatalSampleError(
         f"{pluralize(count, 'consecutive sample')} failed in {hook}; the last: {message}", hint=hint, where=where
     )
-
-
-def describe_samples(samples: Sequence[Any]) -> str:
-    """The keys of some samples, if they have them; otherwise how many they are."""
-    keys = [get_field(sample, "__key__") for sample in samples[:3]]
-    if not any(keys):
-        return f"{pluralize(len(samples), 'sample')} without __key__"
-    shown = ", ".join(str(key or "?") for key in keys) + (f" and {len(samples) - 3} more" if len(samples) > 3 else "")
-    return f"sample{'s' * (len(samples) > 1)} {shown}"
-
-
-def describe_sample_location(sample: Any) -> str:
-    """Dataset, shard and key. A hook may have changed the sample before it failed."""
-    sources = _sources(sample)
-    parts = [f"dataset {each.dataset_path}, shard {each.shard_name}" for each in (sources or ())[:1]]
-    return ", ".join([*parts, f"key {get_field(sample, '__key__')}"])
-
-
-def get_field(sample: Any, name: str) -> Any:
-    return sample.get(name) if isinstance(sample, dict) else getattr(sample, name, None)
-
-
-def set_field(sample: Any, name: str, value: Any) -> None:
-    """Set a field that a sample has; do nothing if it has none."""
-    if isinstance(sample, dict):
-        if name in sample:
-            sample[name] = value
-    elif hasattr(sample, name):
-        setattr(sample, name, value)
-
-
-def _sources(sample: Any) -> Any:
-    return get_field(sample, "__sources__")
-
-
-def _source_number(sample: Any) -> int | None:
-    """The number of a sample's source, if its restore key has it; of a pack, that of its first sample."""
-    key = get_field(sample, "__restore_key__")
-    while isinstance(key, tuple) and key:
-        if isinstance(key[0], int):
-            return key[0]
-        key = key[2] if len(key) > 2 else None
-    return None
 
 
 def _located_error(hook: str, error: BaseException, where: str) -> WdsctlError:

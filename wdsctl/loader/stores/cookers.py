@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar, overload
 
 from wdsctl.core.errors import UsageError
 from wdsctl.loader.reading.source import SplitSource
-from wdsctl.loader.runtime.failures import get_field, set_field
+from wdsctl.loader.runtime.sample_fields import get_field, set_field
 from wdsctl.loader.samples import BASE_FIELDS
 from wdsctl.loader.samples.build import SourceInfo
 from wdsctl.loader.stores.cache import CachePool

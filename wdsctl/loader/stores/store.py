@@ -17,7 +17,8 @@ from wdsctl.core.media.facts import MediumFacts
 from wdsctl.core.storage.storage import Storage
 from wdsctl.loader.decoding.decoder import SampleDecoder
 from wdsctl.loader.decoding.parts import decode_raw
-from wdsctl.loader.runtime.failures import MISSING_ENTRY, get_field, set_field
+from wdsctl.loader.runtime.failures import MISSING_ENTRY
+from wdsctl.loader.runtime.sample_fields import get_field, set_field
 from wdsctl.loader.samples.build import SourceInfo
 from wdsctl.loader.samples.lazy_part import LAZY_PART_BYTES, LazyPart
 
