@@ -6,7 +6,7 @@ import pytest
 
 from tests.core.media_files import a_media_file, a_wav
 from wdsctl.core.media.byte_range import ByteRangeFile
-from wdsctl.core.media.stream import count_missing_bytes
+from wdsctl.core.media.stream_damage import count_missing_bytes
 
 FILES = {
     "wav": a_wav(),

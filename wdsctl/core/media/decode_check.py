@@ -30,12 +30,11 @@ from wdsctl.core.media.sniff import PNG_SIGNATURE
 from wdsctl.core.media.stream import (
     DEMUXERS,
     MAX_MISSING_SECONDS,
-    count_missing_bytes,
     demux_packets,
     header_seconds,
     open_container,
 )
-from wdsctl.core.media.stream_checksums import find_matroska_damage, make_flac_digest
+from wdsctl.core.media.stream_damage import count_missing_bytes, find_matroska_damage, make_flac_digest
 
 
 class DecodeVerdict(NamedTuple):

@@ -1,7 +1,6 @@
 """Facts of audio and video, from what FFmpeg finds when it opens a file (through PyAV).
 
-A duration comes from what the file states about the stream itself, if that is credible. Sizes in headers reveal files
-that were cut off and still decode.
+A duration comes from what the file states about the stream itself, if that is credible.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import re
 from collections.abc import Iterator
 from fractions import Fraction
 from itertools import islice
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import av
 from av.audio.stream import AudioStream
@@ -23,109 +22,6 @@ from av.video.stream import VideoStream
 from wdsctl.core.media.byte_range import ByteRangeFile
 from wdsctl.core.media.facts import AudioFacts, CountOrigin, Unreadable, VideoFacts
 from wdsctl.core.media.kinds import MEDIA_FORMATS
-
-#: FFmpeg's names of the formats that state the duration of each stream. For others FFmpeg guesses, or gives a stream of
-#: few packets the duration of the whole file.
-_FORMATS_WITH_STREAM_DURATION = frozenset({"mov", "avi", "wav", "aiff", "flac"})
-#: Formats in which FFmpeg cannot seek to the end, and formats whose packets mostly have no timestamp.
-FORMATS_WITHOUT_END_SEEK = frozenset({"mp3", "aac", "ogg"})
-FORMATS_WITHOUT_TIMESTAMPS = frozenset({"mpeg", "mpegvideo"})
-
-#: Codecs whose packets alone state where the first sample is. Opus states it in its header.
-DELAYED_CODECS = frozenset({"vorbis", "mp3"})
-
-#: A stream that ends more than this before the end stated in its header was cut off.
-MAX_MISSING_SECONDS = 1
-
-_MAX_START_PACKETS = 64  # packets among which are two of every stream
-_DURATION_TAG = re.compile(r"(\d+):(\d\d):(\d\d(?:\.\d+)?)")
-
-
-class AudioStart(NamedTuple):
-    """Where audio begins by its first packets, in seconds on the clock of the file."""
-
-    first_sample_s: Fraction  # time of its first sample
-    delay_s: Fraction  # audio before time 0, which is never played, but which the file counts
-
-
-def header_seconds(
-    stream: VideoStream | AudioStream, family: str, audio_start: AudioStart | None = None
-) -> Fraction | None:
-    """Return the duration that the header states, from the first frame to the end of the last; None if it states none.
-
-    `family`: the first of FFmpeg's names of the format.
-    """
-    if family == "ogg" and isinstance(stream, AudioStream):
-        samples = count_ogg_samples(stream, audio_start and audio_start.first_sample_s)
-        return None if samples is None else samples * (stream.time_base or Fraction(0))
-    # The header of AVI counts the video before the start of an audio stream as audio.
-    is_doubtful = family not in _FORMATS_WITH_STREAM_DURATION or (family == "avi" and isinstance(stream, AudioStream))
-    if stream.duration and not is_doubtful:
-        return stream.duration * (stream.time_base or Fraction(0))
-    return duration_tag_seconds(stream, audio_start)
-
-
-def count_ogg_samples(stream: AudioStream, first_sample_s: Fraction | None = None) -> int | None:
-    """Count the samples of audio in Ogg: the number on its last page, less those before the first one that is played.
-
-    Returns None if the stream has no such number. Sources: Vorbis I specification, A.2; RFC 7845 (Ogg Opus), 4.
-    """
-    codec = stream.codec_context.codec.canonical_name
-    if not stream.duration or stream.time_base is None or codec not in ("vorbis", "opus", "flac"):
-        return None
-    if codec == "opus":
-        return max(0, stream.duration - _opus_delay(stream))
-    if codec == "vorbis" and stream.start_time and first_sample_s is not None:
-        return stream.start_time + stream.duration - round(first_sample_s / stream.time_base)
-    return stream.duration
-
-
-def find_audio_start(container: InputContainer, stream: AudioStream) -> AudioStart | None:
-    """Return where audio of one of the `DELAYED_CODECS` begins, or None if its packets do not state it.
-
-    Reads its first packets, and seeks back to the beginning.
-    """
-    of_stream = (each for each in islice(container.demux(), _MAX_START_PACKETS) if each.stream.index == stream.index)
-    times = [packet.pts for packet in islice(of_stream, 2)]
-    container.seek(0)
-    tick = stream.time_base or Fraction(0)
-    if len(times) < 2 or times[0] is None or times[1] is None:
-        return None
-    # The first packet of Vorbis has no samples.
-    begins = times[1] if stream.codec_context.codec.canonical_name == "vorbis" else max(0, times[0])
-    return AudioStart(begins * tick, max(0, -times[0]) * tick)
-
-
-def duration_tag_seconds(stream: VideoStream | AudioStream, audio_start: AudioStart | None = None) -> Fraction | None:
-    """Return the duration by the tag that writers add to a stream, or None.
-
-    The header of Matroska states one duration for all streams; the tag is per stream.
-    """
-    tag = _DURATION_TAG.match(stream.metadata.get("DURATION", ""))
-    if tag is None:
-        return None
-    hours, minutes, seconds = tag.groups()
-    total = int(hours) * 3600 + int(minutes) * 60 + Fraction(seconds)
-    # The tag states when the stream ends, not its duration, and includes the codec's padding.
-    if audio_start is not None:
-        total -= audio_start.first_sample_s + audio_start.delay_s
-    else:
-        start = (stream.start_time or 0) * (stream.time_base or Fraction(0))
-        total -= max(Fraction(0), start) + codec_delay(stream)
-    return total if total > 0 else None
-
-
-def codec_delay(stream: VideoStream | AudioStream) -> Fraction:
-    """Return the seconds before the first sample of audio in Matroska that the file counts as part of it."""
-    if isinstance(stream, AudioStream) and stream.codec_context.codec.canonical_name == "opus":
-        return Fraction(_opus_delay(stream), 48_000)
-    return Fraction(0)
-
-
-def _opus_delay(stream: AudioStream) -> int:
-    """Return the delay in samples at 48,000 a second. Source: RFC 7845, 5.1."""
-    return int.from_bytes((stream.codec_context.extradata or b"")[10:12], "little")
-
 
 #: Format as `sniff` calls it -> FFmpeg's demuxer. A name keeps FFmpeg from guessing another, such as HLS or concat,
 #: which open further files and URLs. None: FFmpeg chooses among several demuxers of the format.
@@ -142,14 +38,26 @@ CONTAINER_OPTIONS = {
     "protocol_whitelist": "none",
 }
 
+#: FFmpeg's names of the formats that state the duration of each stream. For others FFmpeg guesses, or gives a stream of
+#: few packets the duration of the whole file.
+_FORMATS_WITH_STREAM_DURATION = frozenset({"mov", "avi", "wav", "aiff", "flac"})
 #: Formats whose header counts the samples. In others (MP4 among them), a stream begins and ends with samples that pad
 #: its codec's blocks, or its duration is estimated from the bit rate.
 _FORMATS_WITH_SAMPLE_COUNT = frozenset({"wav", "aiff", "flac", "ogg"})
 #: Formats that can state a rotation.
 _ROTATABLE_FORMATS = frozenset({"mov", "matroska"})
+
+#: Codecs whose packets alone state where the first sample is. Opus states it in its header.
+DELAYED_CODECS = frozenset({"vorbis", "mp3"})
+
+#: A stream that ends more than this before the end stated in its header was cut off.
+MAX_MISSING_SECONDS = 1
+
 _AVERROR_INVALIDDATA = 0x41444E49  # FFmpeg's AVERROR_INVALIDDATA
 _MAX_PACKETS_TO_FRAME = 32  # packets after which a decoder without a frame is given up
 _STILL_DISPOSITIONS = Disposition.attached_pic | Disposition.timed_thumbnails  # an album cover is not a video
+_MAX_START_PACKETS = 64  # packets among which are two of every stream
+_DURATION_TAG = re.compile(r"(\d+):(\d\d):(\d\d(?:\.\d+)?)")
 
 
 def stream_facts(source: ByteRangeFile, format_name: str) -> AudioFacts | VideoFacts | Unreadable:
@@ -262,29 +170,6 @@ def _audio_facts(container: InputContainer, stream: AudioStream, format_name: st
     )
 
 
-def _stream_seconds(container: InputContainer, stream: AudioStream | VideoStream) -> Fraction | None:
-    """Return the duration from the stream's first frame to the end of its last.
-
-    If the file states one duration for all streams, it is that of the longest one.
-    """
-    family, audio_start = _format_family(container), None
-    is_late = family == "matroska" or (family == "ogg" and bool(stream.start_time))
-    if is_late and isinstance(stream, AudioStream) and stream.codec_context.codec.canonical_name in DELAYED_CODECS:
-        audio_start = find_audio_start(container, stream)
-    if (stated := header_seconds(stream, family, audio_start)) is not None:
-        return _positive_or_none(stated)
-    if stream.duration is not None and stream.time_base:
-        return _positive_or_none(stream.duration * stream.time_base)
-    if container.duration is None:
-        return None
-    total = Fraction(container.duration, av.time_base)
-    if family == "matroska" and stream.time_base:
-        # Matroska states when the last frame ends, from 0 and not from the first frame.
-        start = (stream.start_time or 0) * stream.time_base + codec_delay(stream)
-        total -= start if 0 < start < total else 0
-    return _positive_or_none(total)
-
-
 def _count_listed_frames(container: InputContainer, stream: VideoStream) -> int:
     """Count the frames in the table of contents, without those that an edit list of an MP4 discards; 0 if unknown.
 
@@ -295,10 +180,6 @@ def _count_listed_frames(container: InputContainer, stream: VideoStream) -> int:
         return stream.frames
     is_complete = len(entries) == stream.frames and not (entries[0].is_discard or entries[-1].is_discard)
     return stream.frames if is_complete else sum(not each.is_discard for each in entries)
-
-
-def _positive_or_none(seconds: Fraction) -> Fraction | None:
-    return seconds if seconds > 0 else None
 
 
 def _stated_or_estimated(
@@ -332,55 +213,114 @@ def _format_family(container: InputContainer) -> str:
     return container.format.name.partition(",")[0]
 
 
-_UNKNOWN_SIZE_BYTES = 0x7FFF_0000  # bytes: programs that write to a pipe state this or more, or 0
-MATROSKA_SEGMENT_ID = b"\x18\x53\x80\x67"
-_MAX_CHUNKS = 1000
+def _stream_seconds(container: InputContainer, stream: AudioStream | VideoStream) -> Fraction | None:
+    """Return the duration from the stream's first frame to the end of its last.
 
-
-def count_missing_bytes(source: ByteRangeFile, format_name: str) -> int:
-    """Return how many bytes the header states that the file does not have; 0 if the header states no usable size.
-
-    The size is that of the chunk with samples or frames (WAV, AVI, AIFF), or of the segment (Matroska, WebM).
+    If the file states one duration for all streams, it is that of the longest one.
     """
-    if format_name in ("wav", "avi"):
-        return _missing_of_chunks(source, "little")
-    if format_name == "aiff":
-        return _missing_of_chunks(source, "big")
-    return _missing_of_segment(source) if format_name in ("matroska", "webm") else 0
-
-
-def _missing_of_chunks(source: ByteRangeFile, byte_order: Literal["little", "big"]) -> int:
-    at = 12
-    for _ in range(_MAX_CHUNKS):
-        header = read_at(source, at, 12)
-        size = int.from_bytes(header[4:8], byte_order)
-        if header[:4] in (b"data", b"SSND") or (header[:4] == b"LIST" and header[8:] == b"movi"):
-            return max(0, at + 8 + size - source.size) if size < _UNKNOWN_SIZE_BYTES else 0
-        if len(header) < 12:
-            return 0
-        at += 8 + size + size % 2
-    return 0
-
-
-def _missing_of_segment(source: ByteRangeFile) -> int:
-    """Sources: RFC 8794 (EBML), 4 and 5; RFC 9559 (Matroska), 5.1."""
-    header = read_element_size(source, 4)
-    if header is None or read_at(source, sum(header), 4) != MATROSKA_SEGMENT_ID:
-        return 0
-    segment = read_element_size(source, sum(header) + 4)
-    return max(0, sum(segment) - source.size) if segment else 0
-
-
-def read_element_size(source: ByteRangeFile, at: int) -> tuple[int, int] | None:
-    """Read the size field at `at`: return where the element's content begins and its size, or None if unknown."""
-    data = read_at(source, at, 8)
-    if not data or not data[0]:
+    family, audio_start = _format_family(container), None
+    is_late = family == "matroska" or (family == "ogg" and bool(stream.start_time))
+    if is_late and isinstance(stream, AudioStream) and stream.codec_context.codec.canonical_name in DELAYED_CODECS:
+        audio_start = find_audio_start(container, stream)
+    if (stated := header_seconds(stream, family, audio_start)) is not None:
+        return _positive_or_none(stated)
+    if stream.duration is not None and stream.time_base:
+        return _positive_or_none(stream.duration * stream.time_base)
+    if container.duration is None:
         return None
-    width = 9 - data[0].bit_length()
-    value = int.from_bytes(data[:width], "big") & ((1 << 7 * width) - 1)
-    return None if value == (1 << 7 * width) - 1 else (at + width, value)
+    total = Fraction(container.duration, av.time_base)
+    if family == "matroska" and stream.time_base:
+        # Matroska states when the last frame ends, from 0 and not from the first frame.
+        start = (stream.start_time or 0) * stream.time_base + codec_delay(stream)
+        total -= start if 0 < start < total else 0
+    return _positive_or_none(total)
 
 
-def read_at(source: ByteRangeFile, at: int, size: int) -> bytes:
-    source.seek(at)
-    return source.read(size) or b""
+def _positive_or_none(seconds: Fraction) -> Fraction | None:
+    return seconds if seconds > 0 else None
+
+
+class AudioStart(NamedTuple):
+    """Where audio begins by its first packets, in seconds on the clock of the file."""
+
+    first_sample_s: Fraction  # time of its first sample
+    delay_s: Fraction  # audio before time 0, which is never played, but which the file counts
+
+
+def header_seconds(
+    stream: VideoStream | AudioStream, family: str, audio_start: AudioStart | None = None
+) -> Fraction | None:
+    """Return the duration that the header states, from the first frame to the end of the last; None if it states none.
+
+    `family`: the first of FFmpeg's names of the format.
+    """
+    if family == "ogg" and isinstance(stream, AudioStream):
+        samples = count_ogg_samples(stream, audio_start and audio_start.first_sample_s)
+        return None if samples is None else samples * (stream.time_base or Fraction(0))
+    # The header of AVI counts the video before the start of an audio stream as audio.
+    is_doubtful = family not in _FORMATS_WITH_STREAM_DURATION or (family == "avi" and isinstance(stream, AudioStream))
+    if stream.duration and not is_doubtful:
+        return stream.duration * (stream.time_base or Fraction(0))
+    return duration_tag_seconds(stream, audio_start)
+
+
+def count_ogg_samples(stream: AudioStream, first_sample_s: Fraction | None = None) -> int | None:
+    """Count the samples of audio in Ogg: the number on its last page, less those before the first one that is played.
+
+    Returns None if the stream has no such number. Sources: Vorbis I specification, A.2; RFC 7845 (Ogg Opus), 4.
+    """
+    codec = stream.codec_context.codec.canonical_name
+    if not stream.duration or stream.time_base is None or codec not in ("vorbis", "opus", "flac"):
+        return None
+    if codec == "opus":
+        return max(0, stream.duration - _opus_delay(stream))
+    if codec == "vorbis" and stream.start_time and first_sample_s is not None:
+        return stream.start_time + stream.duration - round(first_sample_s / stream.time_base)
+    return stream.duration
+
+
+def find_audio_start(container: InputContainer, stream: AudioStream) -> AudioStart | None:
+    """Return where audio of one of the `DELAYED_CODECS` begins, or None if its packets do not state it.
+
+    Reads its first packets, and seeks back to the beginning.
+    """
+    of_stream = (each for each in islice(container.demux(), _MAX_START_PACKETS) if each.stream.index == stream.index)
+    times = [packet.pts for packet in islice(of_stream, 2)]
+    container.seek(0)
+    tick = stream.time_base or Fraction(0)
+    if len(times) < 2 or times[0] is None or times[1] is None:
+        return None
+    # The first packet of Vorbis has no samples.
+    begins = times[1] if stream.codec_context.codec.canonical_name == "vorbis" else max(0, times[0])
+    return AudioStart(begins * tick, max(0, -times[0]) * tick)
+
+
+def duration_tag_seconds(stream: VideoStream | AudioStream, audio_start: AudioStart | None = None) -> Fraction | None:
+    """Return the duration by the tag that writers add to a stream, or None.
+
+    The header of Matroska states one duration for all streams; the tag is per stream.
+    """
+    tag = _DURATION_TAG.match(stream.metadata.get("DURATION", ""))
+    if tag is None:
+        return None
+    hours, minutes, seconds = tag.groups()
+    total = int(hours) * 3600 + int(minutes) * 60 + Fraction(seconds)
+    # The tag states when the stream ends, not its duration, and includes the codec's padding.
+    if audio_start is not None:
+        total -= audio_start.first_sample_s + audio_start.delay_s
+    else:
+        start = (stream.start_time or 0) * (stream.time_base or Fraction(0))
+        total -= max(Fraction(0), start) + codec_delay(stream)
+    return total if total > 0 else None
+
+
+def codec_delay(stream: VideoStream | AudioStream) -> Fraction:
+    """Return the seconds before the first sample of audio in Matroska that the file counts as part of it."""
+    if isinstance(stream, AudioStream) and stream.codec_context.codec.canonical_name == "opus":
+        return Fraction(_opus_delay(stream), 48_000)
+    return Fraction(0)
+
+
+def _opus_delay(stream: AudioStream) -> int:
+    """Return the delay in samples at 48,000 a second. Source: RFC 7845, 5.1."""
+    return int.from_bytes((stream.codec_context.extradata or b"")[10:12], "little")

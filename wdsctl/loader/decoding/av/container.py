@@ -16,13 +16,12 @@ from av.video.stream import VideoStream
 
 from wdsctl.core.errors import SampleFailed
 from wdsctl.core.media.sniff import sniff
-from wdsctl.core.media.stream import (
-    CONTAINER_OPTIONS,
-    DEMUXERS,
-    FORMATS_WITHOUT_END_SEEK,
-    FORMATS_WITHOUT_TIMESTAMPS,
-)
+from wdsctl.core.media.stream import CONTAINER_OPTIONS, DEMUXERS
 from wdsctl.loader.decoding.av.media_source import MediaSource, RangeStream
+
+#: Formats in which FFmpeg cannot seek to the end, and formats whose packets mostly have no timestamp.
+_FORMATS_WITHOUT_END_SEEK = frozenset({"mp3", "aac", "ogg"})
+_FORMATS_WITHOUT_TIMESTAMPS = frozenset({"mpeg", "mpegvideo"})
 
 FORMAT_HEAD_BYTES = 4096  # enough to recognise the format
 _BUFFER_BYTES = 32 << 10  # of one read by FFmpeg
@@ -77,7 +76,7 @@ class OpenMedium:
     def keeps_clock(self) -> bool:
         """Whether packets have the same times after a seek. MPEG program streams state few times and raw streams none;
         FFmpeg interpolates the others from where it starts to read."""
-        return self.family not in FORMATS_WITHOUT_TIMESTAMPS
+        return self.family not in _FORMATS_WITHOUT_TIMESTAMPS
 
     @property
     def start_time(self) -> Fraction:
@@ -162,7 +161,8 @@ def scan_seconds(medium: OpenMedium, *, is_audio: bool) -> Fraction | None:
         return None
     tick = stream.time_base or Fraction(0)
     start = stream.start_time or 0
-    length = medium.container.duration if medium.family not in FORMATS_WITHOUT_END_SEEK and medium.keeps_clock else None
+    can_seek_to_end = medium.family not in _FORMATS_WITHOUT_END_SEEK and medium.keeps_clock
+    length = medium.container.duration if can_seek_to_end else None
     if length and tick:
         try:
             medium.is_at_start = False
