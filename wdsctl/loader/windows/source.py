@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,27 +15,19 @@ from wdsctl.core.dataset.config import DatasetConfig
 from wdsctl.core.dataset.sequences import IMAGE, TEXT, VIDEO, SequenceConfig
 from wdsctl.core.errors import SampleFailed, UsageError, WdsctlError
 from wdsctl.core.samples.types import FieldKind
-from wdsctl.core.urls import is_url
 from wdsctl.loader.decoding.decoder import SampleDecoder
 from wdsctl.loader.decoding.parts import decode_raw
 from wdsctl.loader.reading.decode_functions import DecodeFunctions
 from wdsctl.loader.reading.layout import DecodeFunction
 from wdsctl.loader.reading.reference_blocks import MAX_PART_GAP_BYTES, ReferenceBlock
 from wdsctl.loader.reading.source import PlainSampleType, PrefetchUnit, SplitSource
-from wdsctl.loader.runtime.failures import MISSING_ENTRY
 from wdsctl.loader.samples import BASE_FIELDS, CrudeSample
 from wdsctl.loader.samples.build import lazy_source_info
-from wdsctl.loader.samples.lazy_part import LazyPart
-from wdsctl.loader.stores.folder import FolderStore, RemoteFolderStore
+from wdsctl.loader.windows.frame_media import FrameMedia
 from wdsctl.loader.windows.frame_rows import FrameRows
 from wdsctl.loader.windows.values import as_tensor, feature_value, parse_line, stack_values
 from wdsctl.loader.windows.windows import frame_deltas
 
-if TYPE_CHECKING:
-    from wdsctl.loader.decoding.av.open_videos import OpenVideos
-
-_PREPARE_HINT = "run `wdsctl prepare` on the dataset again"
-_OPEN_IMAGE_FILES = 8  # per source and process
 _CACHED_LINES = 8192  # of a source and process: windows of neighbouring frames overlap
 
 
@@ -71,18 +62,13 @@ class FrameSource(SplitSource):
             {name for names in offsets.layouts for name in names}
         )
         self._deltas = frame_deltas(windows or {}, sequences.fps, tolerance_s, can_have_window, self.dataset_path)
-        reached = [0, *(delta for deltas in self._deltas.values() for delta in deltas)]
-        self._reach = np.arange(min(reached), max(reached) + 1)
-        self._tolerance_s = tolerance_s
-        self._half_frame_s = 0.5 / sequences.fps
+        all_deltas = [0, *(delta for deltas in self._deltas.values() for delta in deltas)]
+        self._prefetched_deltas = np.arange(min(all_deltas), max(all_deltas) + 1)  # from the first to the last
         self._frames = FrameRows(offsets)
         self._lines: OrderedDict[int, dict[str, Any]] = OrderedDict()
-        has_frames = not {IMAGE, VIDEO}.isdisjoint(self._features.values())
-        self._is_float = _has_float_frames(decoder, self.dataset_path) if has_frames else False
-        self._image_decoder = decoder or SampleDecoder(image_decode="torchrgb8")
-        self._image_files: OrderedDict[str, LazyPart] = OrderedDict()  # those used last
-        folder = RemoteFolderStore(root, None) if is_url(root) else FolderStore(root, None)
-        self._files = folder
+        has_media = not {IMAGE, VIDEO}.isdisjoint(self._features.values())
+        are_float = has_media and _has_float_frames(decoder, self.dataset_path)
+        self._media = FrameMedia(root, decoder, sequences.fps, tolerance_s, are_float=are_float)
         self.field_facts = {**self.field_facts, "sequences": repr(sequences), "windows": repr(self._deltas)}
         self.field_facts["tolerance_s"] = repr(tolerance_s)
         self.sample_kinds = None
@@ -115,35 +101,14 @@ class FrameSource(SplitSource):
         return super().prefetch_rows(self._with_windows(rows), units, starts=starts, due=due)
 
     def close(self) -> None:
-        if "_videos" in vars(self):
-            self._videos.close()
-        while self._image_files:
-            self._image_files.popitem()[1].release()
+        self._media.close()
         super().close()
-
-    @cached_property
-    def _videos(self) -> OpenVideos:
-        from wdsctl.loader.decoding.av.open_videos import OpenVideos  # imports PyAV, which few datasets need
-
-        return OpenVideos(partial(self._open_file, "video"))
-
-    def _open_file(self, what: str, path: str) -> LazyPart:
-        try:
-            return self._files.open(path)
-        except SampleFailed as error:
-            if error.code != MISSING_ENTRY:
-                raise
-            if what == "video":
-                hint = "copy it from the origin of the dataset; `wdsctl validate` lists all that are missing"
-            else:
-                hint = _PREPARE_HINT
-            raise SampleFailed(f"the {what} {path!r} is missing", hint=hint, code=MISSING_ENTRY) from error
 
     def _with_windows(self, rows: Int64Array) -> Int64Array:
         """These rows and those of their windows, each once. Windows may reach into another sequence here."""
         last = int(self.offsets.shard_row[-1]) - 1
-        reached: Int64Array = np.unique((rows[:, None] + self._reach).clip(0, last))
-        return reached
+        with_windows: Int64Array = np.unique((rows[:, None] + self._prefetched_deltas).clip(0, last))
+        return with_windows
 
     def _window(self, row: int, deltas: Sequence[int]) -> tuple[list[int], torch.Tensor]:
         """(rows, whether each stands in for a frame that the sequence does not have)."""
@@ -163,10 +128,9 @@ class FrameSource(SplitSource):
             rows = windows[name][0] if name in windows else [row]
             values = [feature_value(lines[each], name) for each in rows]
             if dtype == VIDEO:
-                frames = self._decode(values, name)
-                sample[name] = frames.squeeze(0)
+                sample[name] = self._media.decode_frames(values, name).squeeze(0)
             elif dtype == IMAGE:
-                images = [self._load_image(value, name) for value in values]
+                images = [self._media.decode_image(value, name) for value in values]
                 sample[name] = stack_values(images, name) if name in windows else images[0]
             elif dtype == TEXT:
                 sample[name] = values[0]
@@ -211,36 +175,6 @@ class FrameSource(SplitSource):
             pieces += [data[each.offset - begin.offset :][: each.size] for each in ranges[first:stop]]
             first = stop
         return pieces
-
-    def _decode(self, places: Sequence[Any], name: str) -> torch.Tensor:
-        try:
-            paths = {str(place["path"]) for place in places}
-            times = [float(place["timestamp"]) for place in places]
-        except (TypeError, KeyError, ValueError) as error:
-            raise SampleFailed(
-                f"{name!r} is no path and timestamp of a video: {places[0]!r}",
-                hint=_PREPARE_HINT,
-            ) from error
-        if len(paths) > 1:
-            raise SampleFailed(f"the frames of {name!r} are in several videos", hint=_PREPARE_HINT)
-        frames = self._videos.frames(paths.pop(), times, self._tolerance_s, self._half_frame_s)
-        return frames.to(torch.float32) / 255 if self._is_float else frames
-
-    def _load_image(self, place: Any, name: str) -> Any:
-        try:
-            path, offset, size = str(place["path"]), int(place["offset"]), int(place["size"])
-        except (TypeError, KeyError, ValueError) as error:
-            raise SampleFailed(f"{name!r} is no range of bytes of an image: {place!r}", hint=_PREPARE_HINT) from error
-        if path in self._image_files:
-            self._image_files.move_to_end(path)
-        else:
-            self._image_files[path] = self._open_file("file of images", path)
-            if len(self._image_files) > _OPEN_IMAGE_FILES:
-                self._image_files.popitem(last=False)[1].release()
-        data = self._image_files[path].read(offset, size)
-        if len(data) != size:
-            raise SampleFailed(f"{path!r} ends before the image of {name!r}", hint=_PREPARE_HINT)
-        return self._image_decoder.function_for(name, None, "image")(data)
 
     # Frames with parts.
 
