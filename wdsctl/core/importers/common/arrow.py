@@ -255,8 +255,8 @@ def _file_batches(mapped: Any, path: str) -> Iterator[Any]:
     if not is_url(path):
         size, allowed = mapped.size(), arrow_checks.allowed_bytes(path)
         length = int.from_bytes(mapped.read_at(4, max(0, size - 10)), "little")
-        for place in arrow_checks.batch_places(mapped.read_at(length, max(0, size - 10 - length))):
-            mapped.seek(place)
+        for offset in arrow_checks.batch_offsets(mapped.read_at(length, max(0, size - 10 - length))):
+            mapped.seek(offset)
             arrow_checks.check_message(ipc.read_message(mapped), path, allowed)
     file = ipc.open_file(mapped)
     for i in range(file.num_record_batches):

@@ -8,6 +8,7 @@ Source: https://arrow.apache.org/docs/format/Columnar.html (layouts, encapsulate
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
@@ -19,7 +20,13 @@ from wdsctl.core.storage import source_files
 MAX_DEPTH = 64  # levels of nested columns: Python's stack and pyarrow's readers are recursive
 VALUE_BYTES = 16  # counted for a value of a list
 
+#: Kinds of IPC messages, and numbers of fields in the flatbuffers of a message, its batches, and the footer of a file.
+#: Source: Message.fbs and File.fbs in https://github.com/apache/arrow/tree/main/format
 _DICTIONARY_BATCH, _RECORD_BATCH = 2, 3
+_MESSAGE_KIND, _MESSAGE_HEADER = 1, 2
+_DICTIONARY_DATA = 1
+_BATCH_BUFFERS, _BATCH_COMPRESSION = 2, 3
+_FOOTER_DICTIONARIES, _FOOTER_BATCHES = 2, 3
 _OLD_COMPRESSION = b"ARROW:experimental_compression"  # by Arrow 0.17
 
 
@@ -63,16 +70,11 @@ def check_batch(batch: Any) -> int:
     """
     batch.validate()
     for column in batch.columns:
-        _validate(column)
+        column.validate(full=not _is_fixed_width(column.type))  # in full, it would refuse times out of range
     return unpacked_bytes(batch)
 
 
-def _validate(array: Any) -> None:
-    """Check an array. Times are not values of a place, and stay as they are: a day may have any number of hours."""
-    array.validate(full=not _is_plain(array.type))
-
-
-def _is_plain(kind: Any) -> bool:
+def _is_fixed_width(kind: Any) -> bool:
     """Whether values have a fixed size and refer to nothing."""
     types = import_module("pyarrow.types")
     return bool(types.is_primitive(kind) or types.is_fixed_size_binary(kind) or types.is_decimal(kind))
@@ -100,7 +102,7 @@ def _array_bytes(array: Any) -> int:
         values = array.flatten()
         size = VALUE_BYTES * (count + len(values)) + _array_bytes(values)
     elif types.is_map(kind):
-        first, end = (array.offsets[i].as_py() for i in (0, count)) if count else (0, 0)
+        first, end = (array.offsets[i].as_py() for i in (0, count))
         size = VALUE_BYTES * (count + end - first)
         size += sum(_array_bytes(each.slice(first, end - first)) for each in (array.keys, array.items))
     elif types.is_list_view(kind) or types.is_large_list_view(kind):
@@ -120,7 +122,7 @@ def _array_bytes(array: Any) -> int:
 
 def _view_bytes(array: Any) -> int:
     """The lengths in the views, which may refer to the same bytes. Of nulls, any length may be there."""
-    views = np.frombuffer(array.buffers()[1], np.int32).reshape(-1, 4) if len(array) else np.zeros((0, 4), np.int32)
+    views = np.frombuffer(array.buffers()[1], np.int32).reshape(-1, 4)
     lengths = views[array.offset : array.offset + len(array), 0].astype(np.int64)
     if array.null_count:
         lengths = lengths[array.is_valid().to_numpy(zero_copy_only=False)]
@@ -128,18 +130,14 @@ def _view_bytes(array: Any) -> int:
 
 
 def _dictionary_bytes(array: Any) -> int:
-    values, types = array.dictionary, import_module("pyarrow.types")
-    if _is_plain(values.type) or not len(values):
+    values, kind, types = array.dictionary, array.dictionary.type, import_module("pyarrow.types")
+    if _is_fixed_width(kind) or not len(values):
         return len(array) * VALUE_BYTES
     compute = import_module("pyarrow.compute")
-    kind = values.type
     if any(check(kind) for check in (types.is_binary, types.is_string, types.is_large_binary, types.is_large_string)):
         lengths = compute.binary_length(values).cast("int64")
         return VALUE_BYTES * len(array) + (compute.sum(lengths.take(array.indices)).as_py() or 0)
     return len(array) * max(_array_bytes(values.slice(i, 1)) for i in range(len(values)))
-
-
-# ------------------------------------------------------------------------------------------------ compressed buffers
 
 
 def check_message(message: Any, path: str, allowed: int) -> None:
@@ -150,24 +148,22 @@ def check_message(message: Any, path: str, allowed: int) -> None:
     if message.body is None:
         return
     data, body = memoryview(message.metadata), memoryview(message.body)
-    table = struct.unpack_from("<I", data)[0]
-    kind_at, header = _field(data, table, 1), _field(data, table, 2)
+    table = _follow_offset(data, 0)
+    kind_at, header_at = _find_field(data, table, _MESSAGE_KIND), _find_field(data, table, _MESSAGE_HEADER)
     kind = data[kind_at] if kind_at else 0
-    if kind not in (_DICTIONARY_BATCH, _RECORD_BATCH) or not header:
+    if kind not in (_DICTIONARY_BATCH, _RECORD_BATCH) or not header_at:
         return
-    header = _reference(data, header)
+    batch = _follow_offset(data, header_at)
     if kind == _DICTIONARY_BATCH:
-        inner = _field(data, header, 1)
-        if not inner:
+        batch_at = _find_field(data, batch, _DICTIONARY_DATA)
+        if not batch_at:
             raise ValueError("a dictionary batch has no data")
-        header = _reference(data, inner)
-    buffers = _field(data, header, 2)
-    if not buffers or not (_field(data, header, 3) or _OLD_COMPRESSION in bytes(data)):
+        batch = _follow_offset(data, batch_at)
+    buffers_at = _find_field(data, batch, _BATCH_BUFFERS)
+    if not buffers_at or not (_find_field(data, batch, _BATCH_COMPRESSION) or _OLD_COMPRESSION in bytes(data)):
         return
-    vector = _reference(data, buffers)
     used = 0
-    for i in range(struct.unpack_from("<I", data, vector)[0]):
-        offset, length = struct.unpack_from("<qq", data, vector + 4 + 16 * i)
+    for offset, length in _read_vector(data, buffers_at, "<qq"):
         if offset < 0 or length < 0 or offset + length > len(body):
             raise ValueError("a buffer lies outside of its message")
         if length >= 8:
@@ -175,28 +171,32 @@ def check_message(message: Any, path: str, allowed: int) -> None:
             check_allowed_bytes(used, allowed, path)
 
 
-def _field(data: memoryview, table: int, number: int) -> int:
-    """The place of a field in a table of a flatbuffer; 0 if it has none."""
-    fields = table - struct.unpack_from("<i", data, table)[0]
+def batch_offsets(footer: bytes) -> list[int]:
+    """Where the batches of an IPC file begin, those of dictionaries among them. Raises ValueError, struct.error."""
+    data = memoryview(footer)
+    table = _follow_offset(data, 0)
+    vectors = [_find_field(data, table, number) for number in (_FOOTER_DICTIONARIES, _FOOTER_BATCHES)]
+    return [offset for at in vectors if at for (offset,) in _read_vector(data, at, "<q16x")]
+
+
+def _find_field(data: memoryview, table: int, number: int) -> int:
+    """Where a field of a flatbuffer's table is; 0 if the table lacks the field."""
+    vtable = table - struct.unpack_from("<i", data, table)[0]
     at = 4 + 2 * number
-    if fields < 0 or at + 2 > struct.unpack_from("<H", data, fields)[0]:
+    if vtable < 0 or at + 2 > struct.unpack_from("<H", data, vtable)[0]:
         return 0
-    inside = struct.unpack_from("<H", data, fields + at)[0]
+    inside = struct.unpack_from("<H", data, vtable + at)[0]
     return table + inside if inside else 0
 
 
-def _reference(data: memoryview, at: int) -> int:
-    place: int = at + struct.unpack_from("<I", data, at)[0]
-    return place
-
-
-def batch_places(footer: bytes) -> list[int]:
-    """Where the batches of an IPC file begin, those of dictionaries among them. Raises ValueError, struct.error."""
-    data, found = memoryview(footer), list[int]()
-    table = struct.unpack_from("<I", data)[0]
-    for number in (2, 3):
-        if field := _field(data, table, number):
-            vector = _reference(data, field)
-            count = struct.unpack_from("<I", data, vector)[0]
-            found += [struct.unpack_from("<q", data, vector + 4 + 24 * i)[0] for i in range(count)]
+def _follow_offset(data: memoryview, at: int) -> int:
+    """Where the table or vector is to which the offset at `at` refers."""
+    found: int = at + struct.unpack_from("<I", data, at)[0]
     return found
+
+
+def _read_vector(data: memoryview, at: int, layout: str) -> Iterator[tuple[int, ...]]:
+    """Yield the structs of the vector to which the offset at `at` refers."""
+    vector = _follow_offset(data, at)
+    for i in range(struct.unpack_from("<I", data, vector)[0]):
+        yield struct.unpack_from(layout, data, vector + 4 + struct.calcsize(layout) * i)
