@@ -129,6 +129,9 @@ def test_corners_are_found_however_they_are_mixed_with_others() -> None:
         ("M 40,30 l60-5 c 1 2 3 4 5 6z", ([(40, 30, 60, -5, 1, 2, 3, 4, 5, 6)], True)),
         ("2024-05-06 12:30", ([], False)),
         ("Monday 5", ([], False)),
+        (f"M{'1' * 9000}!", ([], False)),  # in no time
+        ("class,a,b,c,d\ndog,40,30,100,70\n", ([(40, 30, 100, 70)], True)),
+        ("traffic light 0.9 40 30 100 70 x\n1 2 3 4\n", ([(0.9, 40, 30, 100, 70), (1, 2, 3, 4)], True)),
         ("", ([], False)),
     ],
 )

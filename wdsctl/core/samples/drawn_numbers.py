@@ -17,8 +17,12 @@ _NUMBER = r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?"
 _NUMBERS_ONLY = re.compile(rf"[\s\[(]*{_NUMBER}(?:[\s,;\])\[(]+{_NUMBER})+[\s\])]*")
 #: Numbers in brackets, such as those of `click(x=40, y=30)`, `[40, 30, 100, 70]` and `POLYGON ((40 30, 100 30))`.
 _IN_BRACKETS = re.compile(rf"[\[(]\s*(?:[a-z]=)?{_NUMBER}(?:[\s,;]+(?:[a-z]=)?{_NUMBER})+\s*[\])]")
+#: A line of a table: four numbers or more, between two words at most, such as `dog 0.9 12 30 40 45`.
+_NUMBERS_OF_LINE = re.compile(
+    rf"(?:[^\s,;]+[\s,;]+){{0,2}}?({_NUMBER}(?:[\s,;]+{_NUMBER}){{3,}})(?:[\s,;]+[^\s,;]+){{0,2}}\s*"
+)
 #: The path of a shape in SVG.
-_PATH = re.compile(rf"\s*[Mm](?:[\s,]*(?:[MLHVCSQTAZmlhvcsqtaz]|{_NUMBER}))+\s*")
+_PATH = re.compile(r"\s*[Mm][\s,]*[-+\d][MLHVCSQTAZmlhvcsqtaze\d.,+\s-]*")
 _EACH_NUMBER = re.compile(_NUMBER)
 _MAX_TEXT = 100_000  # characters that are searched
 
@@ -69,6 +73,10 @@ def rows_of_text(text: str) -> tuple[list[tuple[float, ...]], bool]:
     lines = [line for line in text.splitlines() if line.strip()]
     is_all = bool(lines) and all(map(_NUMBERS_ONLY.fullmatch, lines))
     found = lines if is_all else _IN_BRACKETS.findall(text)
+    has_header = len(lines) > 1 and not re.search(r"\d", lines[0])
+    table = [] if found else [_NUMBERS_OF_LINE.fullmatch(line) for line in lines[has_header:]]
+    if table and all(table):
+        found, is_all = [line[1] for line in table if line], True
     return [tuple(map(float, _EACH_NUMBER.findall(each))) for each in found], is_all
 
 
@@ -159,6 +167,8 @@ def _are_drawn(rows: Sequence[NumberRow]) -> bool:
         return False
     if lengths == {3}:
         return all(map(_is_keypoint, rows))
+    if all(length % 3 == 0 for length in lengths) and all(map(_are_keypoints, rows)):
+        return True
     are_even = all(length % 2 == 0 for length in lengths)
     are_pairs = are_even and all(map(_are_pairs, rows))
     if lengths == {2}:
@@ -196,6 +206,12 @@ def _is_keypoint(row: NumberRow) -> bool:
         return False
     is_labelled = 0 <= third <= 2 and ((x > 2 and y > 2) or x == y == third == 0)
     return _are_pairs(row._replace(numbers=(x, y))) and (is_labelled or not all(n == int(n) for n in row.numbers))
+
+
+def _are_keypoints(row: NumberRow) -> bool:
+    """Whether a row is x, y and a visibility or confidence, and the next x, y and so on."""
+    triples = [row._replace(numbers=row.numbers[at : at + 3]) for at in range(0, len(row.numbers), 3)]
+    return all(0 <= each.numbers[2] <= 2 and _is_keypoint(each) for each in triples)
 
 
 def _is_convex(numbers: Sequence[float]) -> bool:

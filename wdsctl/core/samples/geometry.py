@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from wdsctl.core.json_text import read_json
 from wdsctl.core.samples.boxes import corners_to_format, format_to_corners
 from wdsctl.core.samples.drawn_numbers import is_other_key
 from wdsctl.core.samples.picture_change import CannotFollow, PictureChange, change_mask
@@ -55,7 +56,14 @@ _NO_POINT_KEY = re.compile(
 )
 _COLUMN = re.compile(r"col(?:umn)?(?![a-z])")
 #: Keys for x -> keys for y, and for z if there is one.
-_PAIRED_KEYS = {"u": [("v", "w")], "l": [("t", "")], "r": [("b", "g")]}
+_PAIRED_KEYS = {
+    "u": [("v", "w")],
+    "l": [("t", "")],
+    "r": [("b", "g")],
+    "left": [("upper", "")],
+    "right": [("lower", ""), ("bottom", "")],
+    **{f"{end}c": [(f"{end}r", "")] for end in ("min", "max", "min_", "max_")},
+}
 #: Keys of the two numbers that say where a picture was cut from a larger one, as SDXL takes them.
 _CUT_KEY = re.compile(r"crops?(?:_coords?)?(?:_top_left|_offset)?")
 #: The marks that vision-language models write and read.
@@ -150,10 +158,24 @@ def _follow(value: Any, key: str, context: _Context) -> Any:
         is_geometry = is_named and _NUMBERS_AS_TEXT.fullmatch(value)
         if is_geometry or has_text_geometry(value) or (context.is_turn and _has_box_in_turn(value, context)):
             raise CannotFollow(f"{key} has boxes or points in a text")
+        if value.startswith(("{", "[{")):
+            _check_no_geometry_in_text(value, key, context)
         if not is_other_key(key):
             context.keep(key, value)
         return value
     return _follow_list(value, key, kind, context) if isinstance(value, list) else value
+
+
+def _check_no_geometry_in_text(text: str, key: str, context: _Context) -> None:
+    """Raises CannotFollow if a text is JSON with geometry."""
+    try:
+        value = read_json(text)
+    except ValueError:
+        return
+    try:
+        _follow(value, key, context._replace(change=None, above=None))
+    except CannotFollow as why:
+        raise CannotFollow(f"{key} has boxes or points in a text") from why
 
 
 def _has_box_in_turn(text: str, context: _Context) -> bool:
