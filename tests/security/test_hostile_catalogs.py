@@ -175,6 +175,9 @@ LEDGERS = {
     ),
     "a check": schema_of("run", "details TEXT", "details TEXT CHECK (load_extension('x') IS NULL)"),
     "a table more": statements("CREATE TABLE more (a)"),
+    "a text in the place of a number": statements(
+        "INSERT INTO view VALUES ('v', '', '2026-01-01', 1, 'many', '')",  # its affinity keeps it as text
+    ),
 }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from wdsctl.core.catalog.database_file import (
@@ -29,7 +29,7 @@ _BUSY_TIMEOUT_SECONDS = 10.0  # while another command stores its findings
 
 
 def connect_ledger(path: str, mode: OpenMode, *, checks_pages: bool = True) -> sqlite3.Connection:
-    """Open a ledger, and check its ids, its schema and, with `checks_pages`, the whole file. "rwc": may create it.
+    """Open a ledger, and check its ids, its schema and, with `checks_pages`, all pages. "rwc": may create it.
 
     Raises CatalogError WDS303 if the ledger is from a newer wdsctl, sqlite3.DatabaseError if the file is not a ledger,
     and sqlite3.OperationalError if it cannot be opened.
@@ -42,6 +42,7 @@ def connect_ledger(path: str, mode: OpenMode, *, checks_pages: bool = True) -> s
             check_database(connection, ledger_schema())  # before any statement of its schema can run
             if checks_pages and (problem := _pragma(connection, "quick_check(1)")) != "ok":
                 raise sqlite3.DatabaseError(problem)
+            _check_types(connection, _all_tables(connection) if checks_pages else ("view", "view_shard"))
         if mode == "rwc":
             _configure(connection)
         if not is_there:
@@ -119,6 +120,22 @@ def _check_ids(connection: sqlite3.Connection, path: str) -> None:
         )
     if (application, version) != (LEDGER_APPLICATION_ID, LEDGER_SCHEMA_VERSION):
         raise sqlite3.DatabaseError("it is not a ledger of wdsctl")
+
+
+def _all_tables(connection: sqlite3.Connection) -> list[str]:
+    return [name for (name,) in connection.execute("SELECT name FROM main.sqlite_master WHERE type = 'table'")]
+
+
+def _check_types(connection: sqlite3.Connection, tables: Sequence[str]) -> None:
+    """Raise sqlite3.DatabaseError for a value that has not the type of its column: SQLite stores it nevertheless."""
+    for table in tables:
+        wrong = []
+        for _, name, kind, is_required, *_ in connection.execute(f'PRAGMA main.table_info("{table}")'):
+            types = f"'{kind.lower()}'" if is_required else f"'{kind.lower()}', 'null'"
+            wrong.append(f'typeof("{name}") NOT IN ({types})')
+        test = f'SELECT EXISTS (SELECT 1 FROM main."{table}" WHERE {" OR ".join(wrong)})'
+        if connection.execute(test).fetchone() != (0,):
+            raise sqlite3.DatabaseError(f"the table {table} contains a value of a wrong type")
 
 
 def _is_locked(message: str) -> bool:
