@@ -84,6 +84,8 @@ def test_known_forms_follow(value: Any, expected: Any) -> None:
 @pytest.mark.parametrize(
     "value",
     [
+        {"shape_type": "circle", "points": [[10, 10]], "radius": 5},
+        {"center_x": 10, "center": [10, 10], "Diameter": 5.5},
         {"bbox": [1, 2, 3, 4]},  # nothing says what the numbers are
         {"bbox": [1, 2, 3]},
         {"box_format": "xywh", "bbox": "1 2 3 4"},

@@ -228,6 +228,7 @@ def _follow_object(value: dict[str, Any], key: str, context: _Context) -> Any:
         return {**value, **_follow_corners({name: value[names[name]] for name in _CORNER_KEYS}, names, key, context)}
     if ({"x", "y"} <= numbers and "z" not in names) or {"left", "top"} <= numbers:
         raise CannotFollow(f"{key} is a point or box of an unknown form")
+    _check_no_length(value, names, context)
     context = context._replace(above="" if context.above is None else key)
     if names.keys() & {"lat", "latitude"}:
         context = context._replace(kept=None)  # places in the world
@@ -241,6 +242,15 @@ def _follow_object(value: dict[str, Any], key: str, context: _Context) -> Any:
     of_area = context._replace(box_format=context.box_format or of_object)
     changed = {each: _follow(item, each, of_area if each == "area" else context) for each, item in value.items()}
     return _keep_same(value, changed | _follow_size(value, context.change))
+
+
+def _check_no_length(value: Mapping[str, Any], names: Mapping[str, str], context: _Context) -> None:
+    """Raises CannotFollow for the radius of a circle, beside the points or the box that say where it is."""
+    for length in names.keys() & {"radius", "diameter"}:
+        number = read_number(value[names[length]])
+        has_place = names.keys() & _KINDS_OF_KEYS.keys() or any(map(is_geometry_name, names))
+        if number and has_place and not _stay_as_shares([number], context):
+            raise CannotFollow(f"{names[length]} is a length on the picture")
 
 
 def _note_kept_pairs(value: Mapping[str, Any], names: Mapping[str, str], context: _Context) -> None:
