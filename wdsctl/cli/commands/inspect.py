@@ -1,4 +1,7 @@
-"""`wdsctl inspect`: show what is in a dataset or a blend file, and render the summary."""
+"""`wdsctl inspect`: show what is in a dataset or a blend file, and render the summary.
+
+`--help` needs no other command, so functions import them.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from wdsctl.cli import errors, options
-from wdsctl.cli.commands.index import columns_table, render_media_folder, render_media_totals
-from wdsctl.cli.commands.split import splits_table
 from wdsctl.cli.declared import takes
 from wdsctl.cli.formatting import (
     display_path,
@@ -91,6 +92,8 @@ def command(request: InspectRequest, *, images: ImagesOption = "auto", common: o
 
 
 def _renderer(kind: InspectedKind) -> Callable[[Any], Iterator[RenderableType]]:
+    from wdsctl.cli.commands.index import render_media_folder
+
     if kind == "blend":
         return render_blend
     if kind == "stats":
@@ -134,6 +137,9 @@ def _no_splits(root: str) -> str:
 
 
 def render_summary(report: InspectReport) -> Iterator[RenderableType]:
+    from wdsctl.cli.commands.index import columns_table, render_media_totals
+    from wdsctl.cli.commands.split import splits_table
+
     yield (
         f"{display_path(report.root)}: {format_count(report.shards, 'shard')}, "
         f"{format_count(report.samples, 'sample')}, "

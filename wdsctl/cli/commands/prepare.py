@@ -1,4 +1,4 @@
-"""`wdsctl prepare`: options, and what follows the report."""
+"""`wdsctl prepare`: options, and what follows the report. `--help` needs no other command, so functions import them."""
 
 from __future__ import annotations
 
@@ -12,16 +12,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wdsctl.cli import errors, options
-from wdsctl.cli.commands.convert import left_out_lines, left_out_list_line
-from wdsctl.cli.commands.index import (
-    changes_text,
-    media_rows_text,
-    media_summary,
-    render_media_folder_index,
-    render_worst_findings,
-    totals_text,
-)
-from wdsctl.cli.commands.split import rule_text, splits_table
 from wdsctl.cli.declared import takes, typer_info
 from wdsctl.cli.formatting import display_path, escape_line, format_count, format_field_map, format_size
 from wdsctl.cli.recognition import detection_rows, field_lines, preview_rows, unused_rows
@@ -88,6 +78,7 @@ def command(
     and without DEST, catalogs a folder of media files in place.
     """
     from wdsctl.cli import wizard
+    from wdsctl.cli.commands.index import render_media_folder_index
     from wdsctl.cli.formatting import shell_argument
     from wdsctl.cli.output import terminal_width
     from wdsctl.cli.progress import show_progress
@@ -160,6 +151,8 @@ def _with_detection(report: PrepareReport, prepared: wizard.WizardCommand, catal
 
 
 def _explain_partial_if_quiet(report: PrepareReport, output: Output) -> None:
+    from wdsctl.cli.commands.convert import left_out_lines
+
     done = report.conversion
     findings = [*(done.findings if done is not None else ()), *(report.index.findings if report.index else ())]
     left_out: Iterable[str] = left_out_lines(done) if done is not None and (done.failed or done.kept) else ()
@@ -205,6 +198,9 @@ def render_prepare(
     accepted: Detection | None = None,
     keeps_type: bool = False,
 ) -> Iterator[RenderableType]:
+    from wdsctl.cli.commands.convert import left_out_lines
+    from wdsctl.cli.commands.index import render_worst_findings, totals_text
+
     types = _type_rows(report, type_note, explain=explain, is_sure=is_sure, accepted=accepted, keeps_type=keeps_type)
     if report.up_to_date and report.index is not None:
         yield f"{display_path(report.dest)}: up to date ({totals_text(report.index)})"
@@ -245,6 +241,8 @@ def _steps(
     report: PrepareReport, types: Iterable[tuple[str, RenderableType]], *, explain: bool
 ) -> Iterator[tuple[str, RenderableType]]:
     """What the source is, and what each step of `prepare` did. `types`: the rows about the sample type."""
+    from wdsctl.cli.commands.split import rule_text, splits_table
+
     yield from _form(report, explain=explain)
     if report.conversion is not None:
         yield from _conversion(report.conversion)
@@ -308,6 +306,8 @@ def _unlike_formats(form: SourceFormat) -> Iterator[str]:
 
 def _conversion(report: ConvertReport) -> list[tuple[str, RenderableType]]:
     """The fields of the source, the shards that were written, and what was left out of them."""
+    from wdsctl.cli.commands.convert import left_out_lines
+
     rows: list[tuple[str, RenderableType]] = [
         ("fields" if not i else "", line)
         for i, line in enumerate(field_lines([field for source in report.sources for field in source.fields]))
@@ -361,6 +361,8 @@ def _folder(folder: FolderReport) -> list[tuple[str, RenderableType]]:
 
 def _left_out(folder: FolderReport) -> list[str]:
     """What of the folder is not in the shards as it is there, with the names of the first files that were left out."""
+    from wdsctl.cli.commands.convert import left_out_list_line
+
     changed = "although their files have changed"
     reasons = (
         (folder.incomplete, "incomplete sample", ""),
@@ -403,6 +405,8 @@ def _changed_sample_rows(folder: FolderReport) -> list[tuple[str, str]]:
 
 
 def _index(index: IndexReport, *, with_changes: bool) -> list[tuple[str, RenderableType]]:
+    from wdsctl.cli.commands.index import changes_text, media_rows_text, media_summary, totals_text
+
     changes = f" ({changes_text(index)})" if with_changes else ""
     rows: list[tuple[str, RenderableType]] = [
         ("index", f"{totals_text(index)}{changes}"),
