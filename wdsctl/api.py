@@ -5,7 +5,7 @@ like `--yes`. All raise `WdsctlError` with a code, a location and a hint. Each i
 
 In all functions, `wait` is the seconds to wait while another wdsctl process writes to the dataset, and `workers` the
 number of processes (None: the usable CPUs, at most 16). `catalog` is the folder of the catalog (None: ROOT/.wdsctl).
-`dry_run` shows the effect without writing anything. `progress` is told what is done.
+`dry_run` shows the effect without writing anything. `progress` receives the steps.
 """
 
 from __future__ import annotations

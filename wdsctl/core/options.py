@@ -189,8 +189,8 @@ def _construct(request: type[R], values: Sequence[tuple[tuple[str, ...], Any]]) 
     for each in fields(request):  # type: ignore[arg-type]
         inner = [(path[1:], value) for path, value in values if path[0] == each.name and len(path) > 1]
         if inner:
-            made = _construct(each.metadata.get("request", kinds[each.name]), inner)
-            arguments[each.name] = each.metadata["make"](made) if "make" in each.metadata else made
+            built = _construct(each.metadata.get("request", kinds[each.name]), inner)
+            arguments[each.name] = each.metadata["make"](built) if "make" in each.metadata else built
     return request(**arguments)
 
 

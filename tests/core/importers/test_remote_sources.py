@@ -140,7 +140,7 @@ def prepare_into(url: str, dest: str, progress: RecordingProgress) -> None:
 
 
 @pytest.mark.parametrize("verb", [convert_into, prepare_into])
-def test_store_that_does_not_respond_is_shown_and_not_asked_by_each_format(
+def test_store_that_does_not_respond_is_shown_and_gets_one_request(
     verb: Callable[[str, str, RecordingProgress], object], tmp_path: Path
 ) -> None:
     FaultyFileSystem.reset()

@@ -86,8 +86,8 @@ def test_texts_need_rows_in_some_samples_only() -> None:
 
 def found_among(*rows: Sequence[float], before: tuple[int, int] = (0, 100), reverse: bool = False) -> tuple[float, ...]:
     """As `found`, for samples that are neighbours in their source, and come from there in this or the other order."""
-    made = [NumberRow(tuple(each), SIZE, str(at), (0, at)) for at, each in enumerate(rows)]
-    row, _ = find_drawn_samples(made[::-1] if reverse else made, SampleCounts(*before))
+    rows_in_order = [NumberRow(tuple(each), SIZE, str(at), (0, at)) for at, each in enumerate(rows)]
+    row, _ = find_drawn_samples(rows_in_order[::-1] if reverse else rows_in_order, SampleCounts(*before))
     return row.numbers if row else ()
 
 

@@ -207,7 +207,7 @@ def test_listing_reports_error_of_driver() -> None:
         a_storage().files()
 
 
-def test_errors_of_multi_storage_client_say_what_to_configure() -> None:
+def test_errors_of_multi_storage_client_name_the_missing_setting() -> None:
     missing = translate_remote(ValueError('Profile "a" not found in configuration files.'), "msc://a/x", "list")
     wrapped = RuntimeError("Failed to LIST")
     wrapped.__cause__ = type("NoCredentialsError", (Exception,), {})("Unable to locate credentials")
