@@ -129,10 +129,11 @@ def test_values_that_are_no_choice_are_refused(tmp_path: Path, name: str) -> Non
         lambda root: wdsctl.convert(root, f"{root}/out", max_side=-1, workers=1),
         lambda root: wdsctl.convert(root, f"{root}/out", audio="flac", rate=-1, workers=1),
         lambda root: wdsctl.split(root, folds=-2),
+        lambda root: wdsctl.convert(root, f"{root}/out", max_side=0),
     ],
 )
-def test_negative_numbers_are_refused(tmp_path: Path, call: Callable[[str], Any]) -> None:
-    with pytest.raises(wdsctl.WdsctlError, match=r"(max_side|rate) -1: expected 1 or more|folds -2"):
+def test_numbers_beyond_their_limits_are_refused(tmp_path: Path, call: Callable[[str], Any]) -> None:
+    with pytest.raises(wdsctl.WdsctlError, match=r"(max_side|rate) is (-1|0): expected 1 or more|folds is -2"):
         call(str(tmp_path))
 
 

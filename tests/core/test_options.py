@@ -41,7 +41,7 @@ class Inner:
 class Outer:
     root: str = option(UNSET, "", is_argument=True, is_path=True, metavar="ROOT")
     inner: Inner = group(Inner, "part workers")
-    share: float = option(1.0, "", flag="--sample", metavar="SHARE", parse=parse_share)
+    share: float = option(1.0, "", flag="--sample", metavar="SHARE", parse=parse_share, min=0, max=1)
     on_error: Literal["stop", "skip"] | None = option(None, "")
     rows: bool = option(True, "")
     catalog: str | None = option(None, "", is_path=True)
@@ -68,9 +68,10 @@ def test_request_is_built_of_passed_values_and_defaults() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [({"root": ""}, "root is ''"), ({"root": "a", "catalog": ""}, "catalog is ''"),
-     ({"root": "a", "on_error": "stopp"}, "on_error is 'stopp'")],
+     ({"root": "a", "on_error": "stopp"}, "on_error is 'stopp'"),
+     ({"root": "a", "share": -0.5}, "share is -0.5"), ({"root": "a", "share": 2}, "share is 2")],
 )  # fmt: skip
-def test_empty_paths_and_values_that_are_no_choice_are_refused(values: dict[str, Any], message: str) -> None:
+def test_empty_paths_and_values_beyond_choices_or_limits_are_refused(values: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         build_request(Outer, values)
 

@@ -155,7 +155,8 @@ def changed_options(request: Any) -> Iterator[tuple[Declared, Any]]:
 def build_request(request: type[R], values: Mapping[str, Any]) -> R:
     """The request of what a user passes, by name. None and an empty list stand for the default.
 
-    Raises UsageError for an empty path, for a value that is no choice of its option, and those of the parsers.
+    Raises UsageError for an empty path, for a value that is no choice of its option or beyond its limits, and those of
+    the parsers.
     """
     read = []
     for each in declared_options(request):  # type: ignore[arg-type]  # mypy does not see that classes have hashes
@@ -174,6 +175,8 @@ def _read(each: Declared, value: Any) -> Any:
             raise UsageError(f"{each.name} is {value!r}", hint="pass a path or a URL; for the working directory, '.'")
     if each.choices and value not in each.choices:
         raise UsageError(f"{each.name} is {value!r}", hint=f"pass {' or '.join(map(repr, each.choices))}")
+    if isinstance(value, int | float):
+        _check_limits(each.name, value, each.option)
     if each.option.parse is None:
         return value
     try:
@@ -181,6 +184,13 @@ def _read(each: Declared, value: Any) -> Any:
     except UsageError as error:
         error.message = f"{each.name}: {error.message}" if each.option.parses_early else error.message
         raise
+
+
+def _check_limits(name: str, value: float, limits: Option) -> None:
+    if limits.min is not None and value < limits.min:
+        raise UsageError(f"{name} is {value!r}: expected {limits.min:g} or more", hint="pass a larger number")
+    if limits.max is not None and value > limits.max:
+        raise UsageError(f"{name} is {value!r}: expected {limits.max:g} or less", hint="pass a smaller number")
 
 
 def _construct(request: type[R], values: Sequence[tuple[tuple[str, ...], Any]]) -> R:
