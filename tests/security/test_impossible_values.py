@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import sys
 from contextlib import closing
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ import pytest
 from tests.build import some_shards
 from tests.core.dumps import catalog_of
 from wdsctl.core.catalog.history import read_log
+from wdsctl.core.energon import migrate
 from wdsctl.core.energon.migrate import migrate_text
 from wdsctl.core.errors import PermissionDenied, StorageError, WdsctlError
 from wdsctl.core.index.index import index
@@ -71,8 +74,20 @@ def test_details_of_runs_may_be_anything(root: str, details: str) -> None:
     "program", [b"# coding: hex\nimport megatron\n", b"megatron" + b".a" * 5000, b"x = " + b"megatron+" * 20_000 + b"1"]
 )
 def test_program_that_python_cannot_parse_needs_a_hand(program: bytes) -> None:
-    (use,), rewritten, _ = migrate_text("x.py", program)
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(1000)  # hypothesis raises it
+    try:
+        (use,), rewritten, _ = migrate_text("x.py", program)
+    finally:
+        sys.setrecursionlimit(limit)
     assert (use.kind, use.found, rewritten) == ("hand", "the file", None)
+
+
+def test_many_names_in_a_row_are_not_each_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = count()
+    monkeypatch.setattr(migrate, "_variable", lambda node, real=migrate._variable: (next(calls), real(node))[1])
+    assert migrate_text("x.py", b"megatron" + b".a" * 150) == ([], None, "utf-8")
+    assert next(calls) <= 25 * 25, "150 * 150 if each looks at all before it"
 
 
 @pytest.mark.parametrize("world", [0, 10**30])

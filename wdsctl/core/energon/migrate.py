@@ -71,6 +71,7 @@ _UNKNOWN_HOOKS = {
     "build_val_datasets": "pass the arguments to get_val_dataset",
 }
 _DECODER_METHODS = dict.fromkeys(("decode", "__call__"), "pass functions in SampleDecoder(decoders=...)")
+_MAX_NAMES_IN_A_ROW = 20
 _SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules", "site-packages"})
 _DIFF_LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _LINE_END = re.compile(r"\r\n|\r|\n")
@@ -184,6 +185,9 @@ class _Scan(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
+        if _has_long_chain(node):  # each look at its names would take as long as the chain is
+            self.generic_visit(node)
+            return
         if self._imports_package and _is_package(node):
             self._replace_text(node, ENERGON_PACKAGE, OUR_PACKAGE)
         module = self._module_of(node.value)
@@ -446,6 +450,15 @@ def _nearest_module(module: str, names: list[str]) -> str | None:
         if NAMES_BY_MODULE.get(above, frozenset()) >= {_RENAMED.get(name, name) for name in names}:
             return above
     return None
+
+
+def _has_long_chain(node: ast.expr) -> bool:
+    """Whether an expression has more names in a row than any name of Energon: `a.b.c` has three."""
+    for _ in range(_MAX_NAMES_IN_A_ROW):
+        if not isinstance(node, ast.Attribute | ast.Subscript):
+            return False
+        node = node.value
+    return True
 
 
 def _is_package(node: ast.Attribute) -> bool:
