@@ -85,7 +85,7 @@ def test_known_forms_follow(value: Any, expected: Any) -> None:
     "value",
     [
         {"shape_type": "circle", "points": [[10, 10]], "radius": 5},
-        {"center_x": 10, "center": [10, 10], "Diameter": 5.5},
+        {"exterior": [[10, 10]], "Diameter": 5.5},
         {"bbox": [1, 2, 3, 4]},  # nothing says what the numbers are
         {"bbox": [1, 2, 3]},
         {"box_format": "xywh", "bbox": "1 2 3 4"},
