@@ -274,6 +274,21 @@ def test_positions_that_are_not_on_pictures_stay(tmp_path: Path) -> None:
     assert json.loads(content(tmp_path / "b")["78.json"])["pos_x"] == 26
 
 
+def test_report_lists_numbers_left_unchanged_next_to_changed_pictures(tmp_path: Path) -> None:
+    labels = {"views": [7, 3], "score": 0.5, "image_size": [320, 240], "caption": "two dogs", "lens": {"k": [1, 2, 3]}}
+    source = a_source(tmp_path / "a", labels, txt=b"3 1 4")
+    shrunk = parse_image("", 160)
+
+    planned = convert_to(tmp_path / "b", source, dry_run=True, image=shrunk)
+    done = convert_to(tmp_path / "b", source, image=shrunk)
+    again = convert_to(tmp_path / "b", source, image=shrunk)
+    same = convert_to(tmp_path / "c", source, image=parse_image("", 320))
+
+    assert [note for note in done.notes if note.endswith("on pictures: json: lens.k, json: views, txt")]
+    assert planned.notes == again.notes == done.notes
+    assert not same.notes
+
+
 def test_masks_keep_their_ids(tmp_path: Path) -> None:
     convert_to(tmp_path / "b", a_source(tmp_path / "a", {}, seg_png=a_mask()), image=parse_image("", 160))
 

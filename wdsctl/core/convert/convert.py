@@ -308,7 +308,7 @@ def _run_conversion(
         resolved = replace(resolved, request=request)
         resolved = _check_some_labels(plan_path, resolved)
         if location is None:
-            return preview_conversion(plan_path, opened, dest, request, started)
+            return preview_conversion(plan_path, opened, dest, resolved, started)
         with PlanFile(plan_path) as plan, discard_if_refused(plan, work, location):
             done, written = write_units(plan, resolved, work, fingerprint, location, progress, check_writer)
             if written:
@@ -321,7 +321,7 @@ def _run_conversion(
                 raise error
             finish_export(units, done, resolved, location.root_to_write, work)
             datasets, findings, notes = finish_datasets(plan, units, done, dest, opened, request, location, progress)
-            report = build_report(plan, units, done, opened, dest, request, datasets, started)
+            report = build_report(plan, units, done, opened, dest, resolved, datasets, started)
             inputs |= {"plan": plan.digest()}
         with UnitResultFile(os.path.join(work, UNIT_RESULTS_FILE), fingerprint) as results:
             left_out_list = write_left_out(work, opened, results.left_out_samples())

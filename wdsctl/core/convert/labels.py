@@ -81,11 +81,15 @@ _XML_GEOMETRY = re.compile(rb"<(?:bndbox|xmin|polygon|points|box|bbox|Coords)\b|
 
 
 class SeenNumbers:
-    """Numbers of some samples that no name calls geometry. `judged`: counts of samples in which they are no labels."""
+    """Numbers of some samples that no name calls geometry. `judged`: counts of samples in which they are no labels.
+
+    Its `names` are those of all keys with such numbers, such as `json: views`, and of parts that have nothing else.
+    """
 
     def __init__(self, judged: Iterable[tuple[SeenKey, SampleCounts]] = ()) -> None:
         self.rows: defaultdict[SeenKey, list[NumberRow]] = defaultdict(list)
         self.numbers: Counter[SeenKey] = Counter()
+        self.names: set[str] = set()
         self.judged = dict(judged)
 
 
@@ -161,6 +165,8 @@ def _note_numbers(
         rows, is_all = rows_of_text(value) if isinstance(value, str) else ([tuple(value)], True)
         size = find_size() if rows else (0, 0)
         if size is not None:
+            if rows:
+                seen.names.add(part if key == part else f"{part}: {key}")
             place = (sample.source_index, sample.sample_index)
             seen.rows[part, key, not is_all].extend(NumberRow(row, size, sample.key, place) for row in rows or [()])
             seen.numbers[part, key, not is_all] += sum(map(len, rows)) + 1

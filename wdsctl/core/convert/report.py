@@ -20,7 +20,7 @@ from wdsctl.core.convert.conversion_report import ConvertedDataset, ConvertRepor
 from wdsctl.core.convert.finish import common_config, without_splits
 from wdsctl.core.convert.plan import repeated_files, unread_samples
 from wdsctl.core.convert.plan_file import LeftOutSample, PlanFile, PlannedUnit, UnitResult
-from wdsctl.core.convert.request import ConvertRequest
+from wdsctl.core.convert.request import ConvertRequest, ResolvedRequest
 from wdsctl.core.convert.sources import OpenSources
 from wdsctl.core.dataset.destination import remove_path
 from wdsctl.core.dataset.location import FINISHED_FILE, META_FOLDER
@@ -48,13 +48,16 @@ LEFT_OUT_FILE = "left-out.tsv"
 LEFT_OUT_SUFFIX = ": the sample is skipped"
 KEPT_SUFFIX = ": the sample is unchanged"
 
+_LISTED_NAMES = 8  # of keys with numbers that stay as they are
+
 _SAVED_FIELDS = ("form", "samples", "files", "size_bytes", "failed", "kept", "repeated", "bare", "apart", "layout")
 
 
 def preview_conversion(
-    plan_path: str, opened: OpenSources, dest: str, request: ConvertRequest, started: float
+    plan_path: str, opened: OpenSources, dest: str, resolved: ResolvedRequest, started: float
 ) -> ConvertReport:
     """The report of a dry run."""
+    request = resolved.request
     dropped: list[DroppedItem] = []
     with PlanFile(plan_path) as plan:
         units = plan.units()
@@ -73,7 +76,7 @@ def preview_conversion(
                 )
             )
             dropped += carry_plan.dropped_items(path, some[0].stream)
-        report = build_report(plan, units, done, opened, dest, request, tuple(datasets), started)
+        report = build_report(plan, units, done, opened, dest, resolved, tuple(datasets), started)
     return replace(report, dry_run=True, findings=(*problems(opened), *report.findings, *dropped_findings(dropped)))
 
 
@@ -89,14 +92,16 @@ def build_report(
     done: Mapping[int, UnitResult],
     opened: OpenSources,
     dest: str,
-    request: ConvertRequest,
+    resolved: ResolvedRequest,
     datasets: tuple[ConvertedDataset, ...],
     started: float,
 ) -> ConvertReport:
+    request = resolved.request
     failed = {position for each in done.values() for position in each.left_out}
     unread = plan.value("unread", int)
     unmatched: list[str] = plan.value("unmet", list)
     notes = [f"no part matches {', '.join(unmatched)}"] if unmatched else []
+    notes += _number_notes(resolved.unchanged_numbers)
     return ConvertReport(
         sources=_redacted_sources(opened),
         dest=redact_secrets(dest),
@@ -119,6 +124,14 @@ def build_report(
         seconds=time.monotonic() - started,
         layout=_layout_note(plan) if request.media else "",
     )
+
+
+def _number_notes(names: Sequence[str]) -> list[str]:
+    """A note on numbers that stay beside pictures that change, of which only the user knows the meaning."""
+    if not names:
+        return []
+    listed = escape_unprintable(", ".join([*names[:_LISTED_NAMES], *["..."] * (len(names) > _LISTED_NAMES)]))
+    return [f"numbers that stay as they are while pictures change, wrong if they are positions on pictures: {listed}"]
 
 
 def _layout_note(plan: PlanFile) -> str:

@@ -180,7 +180,8 @@ def check_some_labels(plan: PlanFile, resolved: ResolvedRequest) -> ResolvedRequ
         close_sources()
     has_more = bool(ends) and ends[-1] > _CHECKED_SAMPLES
     check_seen_numbers(resolved.request, seen, least_samples=MANY_SAMPLES if has_more else 0)
-    return replace(resolved, judged_numbers=tuple(sorted(seen.judged.items())))
+    judged = tuple(sorted(seen.judged.items()))
+    return replace(resolved, judged_numbers=judged, unchanged_numbers=tuple(sorted(seen.names)))
 
 
 def _labels_follow(request: ConvertRequest) -> bool:
