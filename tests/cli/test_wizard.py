@@ -434,7 +434,7 @@ def test_command_lines_continue_with_backslash() -> None:
 
 
 def test_wizard_confirms_uncertain_type_and_adds_it_to_command(photos: str) -> None:
-    doubtful = replace(DETECTION, unused_media=("png",))
+    doubtful = replace(DETECTION, unread=("png",))
     ask, prepare = make_answers(True), FakePrepare(report=a_prepare_report(detection=doubtful))
     options = PrepareRequest(split={"train": 1.0})
 

@@ -36,7 +36,7 @@ def read_members(dest: Path) -> dict[str, bytes]:
     return found
 
 
-PAIRS = {f"{i}.{part}": data + bytes([i]) for i in range(4) for part, data in (("jpg", JPEG), ("txt", b"a cat "))}
+PAIRS = {f"{i}.{part}": data + b"%d" % i for i in range(4) for part, data in (("jpg", JPEG), ("txt", b"a cat "))}
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def a_damaged_lzma_zip() -> bytes:
         (a_zip({"a\\..\\..\\x.jpg": JPEG}), "WDS240", "leads out of it"),
         (a_bomb(), "WDS240", "claims to hold 2,147,483,648"),
         (a_zip({"1.zip": a_zip({"1.zip": a_zip({"1.zip": a_zip({"x.jpg": JPEG})})})}), "WDS240", "more than 3 deep"),
-        (a_zip(PAIRS, method=zipfile.ZIP_STORED).replace(b"a cat \1", b"a dog \1"), "WDS233", "Bad CRC-32"),
+        (a_zip(PAIRS, method=zipfile.ZIP_STORED).replace(b"a cat 1", b"a dog 1"), "WDS233", "Bad CRC-32"),
         (a_zip(PAIRS)[:-30], "WDS233", "the zip cannot be read"),
     ],
 )

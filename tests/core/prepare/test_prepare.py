@@ -313,7 +313,7 @@ def test_take_unsure_accepts_unsure_sample_type(tmp_path: Path) -> None:
     report = prepare(root, request=PrepareRequest(take_unsure=True))
 
     assert report.detection is not None
-    assert report.detection.unused_media == ("jpg",)
+    assert report.detection.unread == ("jpg",)
     assert load_config(locate(root).config_path).sample_type == "VideoSample"
 
 

@@ -326,13 +326,13 @@ def test_unsure_type_error_and_accepting_run_report_conversion_findings(
     ]
 
 
-def test_table_with_caption_and_label_gives_sure_caption_type(tmp_path: Path) -> None:
+def test_table_with_caption_and_label_asks_since_either_would_be_unread(tmp_path: Path) -> None:
     rows = "".join(f"{i}.jpg,a picture,{i % 2}\n" for i in range(8))
     source = a_folder(tmp_path / "photos", {**pictures(8), "l.csv": f"file,caption,label\n{rows}".encode()})
-    report = prepare(f"{source}/l.csv", str(tmp_path / "made"))
-    assert report.detection is not None
-    assert (report.detection.sample_type, report.detection.is_sure) == ("CaptioningSample", True)
-    assert any("ImageClassificationSample would fit nearly as well" in reason for reason in report.detection.reasons)
+    with pytest.raises(UnsureTypeError, match=r"CaptioningSample.* would leave json\[label\] unused") as raised:
+        prepare(f"{source}/l.csv", str(tmp_path / "made"))
+    reasons = raised.value.detection.reasons
+    assert any("ImageClassificationSample would fit nearly as well" in reason for reason in reasons)
 
 
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])

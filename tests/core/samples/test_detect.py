@@ -491,7 +491,7 @@ def test_text_part_outweighs_json_label() -> None:
     )
 
     assert (detection.sample_type, detection.field_map) == ("CaptioningSample", {"image": "jpg", "caption": "txt"})
-    assert detection.confidence > 0.8
+    assert (detection.is_sure, detection.unread) == (False, ("json[label]", "json[class]"))
 
 
 def test_ambiguous_text_parts_are_not_guessed() -> None:
@@ -541,9 +541,17 @@ def test_inferred_field_map_is_always_valid(parts: dict[str, tuple[int, list[byt
         (make_evidence(mp4=MP4, wav=WAV, txt=b"hi"), True, ()),
         (make_evidence(jpg=JPEG, seg_png=PNG, txt=b"a dog"), False, ("seg.png",)),
         (make_evidence(mp4=MP4, jpg=JPEG, txt=b"hi"), False, ("jpg",)),
-        (make_evidence(txt=b"a dog", json={"question": "what?", "caption": "x"}, notes_txt=b"more"), False, ()),
+        (
+            make_evidence(txt=b"a dog", json={"question": "what?", "caption": "x"}, notes_txt=b"more"),
+            False,
+            ("notes.txt",),
+        ),
         (make_evidence(npy=NUMPY), True, ()),
-        (make_evidence(jpg=JPEG, txt=b"a dog", json={"url": "x"}, t5_npy=NUMPY, vae_npy=NUMPY), True, ()),
+        (
+            make_evidence(jpg=JPEG, txt=b"a dog", json={"url": "x"}, t5_npy=NUMPY, vae_npy=NUMPY),
+            False,
+            ("t5.npy", "vae.npy"),
+        ),
     ],
 )
 def test_detection_is_sure_if_confident_and_all_media_are_used(
@@ -551,7 +559,7 @@ def test_detection_is_sure_if_confident_and_all_media_are_used(
 ) -> None:
     detection = infer_sample_type(evidence)
 
-    assert (detection.is_sure, detection.unused_media) == (is_sure, unused)
+    assert (detection.is_sure, detection.unread) == (is_sure, unused)
 
 
 def test_conversation_media_missing_in_some_samples_are_optional() -> None:

@@ -228,10 +228,11 @@ class UnsureTypeError(UsageError):
     def __init__(self, location: DatasetLocation, detection: Detection, file: str = "dataset.yaml") -> None:
         self.detection = detection
         self.report: Any = None
-        unused = f", and would leave {' and '.join(detection.unused_media)} unused" if detection.unused_media else ""
+        doubts = [f"is only {percent(detection.confidence)} certain"] if not detection.is_confident else []
+        doubts += [f"would leave {join_with_and(detection.unread)} unused"] if detection.unread else []
         super().__init__(
-            f"the samples look like {detection.sample_type}: {', '.join(detection.field_map.values())}; that is only "
-            f"{percent(detection.confidence)} certain{unused}. Shards, catalog and splits are complete; only "
+            f"the samples look like {detection.sample_type}: {', '.join(detection.field_map.values())}; that "
+            f"{join_with_and(doubts)}. Shards, catalog and splits are complete; only "
             f"{file} is not written",
             hint="",
             where=location.display_path,

@@ -23,11 +23,19 @@ from wdsctl.core.samples.evidence import (
 )
 from wdsctl.core.samples.field_path import FieldPath, PartAccess
 from wdsctl.core.samples.fields import find_parts
-from wdsctl.core.samples.fill import MIN_FILLED_SHARE, MIN_PARTIAL_SHARE, FilledField, fill_field
+from wdsctl.core.samples.fill import (
+    MIN_FILLED_SHARE,
+    MIN_PARTIAL_SHARE,
+    FilledField,
+    fill_field,
+    is_label_key,
+    is_text_key,
+)
+from wdsctl.core.samples.geometry import is_geometry_name
 from wdsctl.core.samples.types import CRUDE, MEDIA_LIST_KINDS, SAMPLE_TYPES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from wdsctl.core.samples.types import SampleField
 
@@ -51,6 +59,14 @@ _MEDIA_REFERENCE_WORDS = {
     "jpg",
     "mp4",
 }
+#: Fields that hold what a text, a label, or the boxes of a sample say.
+_TEXTS = {"caption", "captions", "text", "texts", "context", "messages", "prompt", "sequence"}
+_LABELS = {"label", "label_name", "labels", "label_names", "answers", "choices"}
+_BOXES = {"boxes", "mask", "masks", "segments"}
+#: Kinds of parts that may be metadata, or that are not known.
+_RECORDS = _MEDIA | {"number", "json", "empty", "unknown", "mixed"}
+_CORNERS = frozenset({"xmin", "ymin", "xmax", "ymax"})
+_UNREAD_COST = 0.3
 _OCR_FIELDS = tuple(field.name for field in SAMPLE_TYPES["OCRSample"] if field.name not in ("image", "text"))
 
 
@@ -117,10 +133,10 @@ class Detection:
     """The detected sample type and field map, with reasons.
 
     `confidence`: 0 to 1; 0 if no type fits. `rejected`: all other types, the next best first. `kinds`: the content of
-    each part, such as `image/jpeg`. `unused_media`: parts with images, video or audio that no field uses. `optional`:
-    the fields that some samples may lack. `json_keys`: the keys that the examined objects of each part have. `reasons`,
-    and the reason of a rejected candidate, are short sentences for a terminal. `not_utf8`: of parts with text in
-    another encoding, how many there are among how many that were read.
+    each part, such as `image/jpeg`. `unread`: what no field uses although it carries meaning: parts with media or
+    arrays, and the only text, label or boxes. `optional`: the fields that some samples may lack. `json_keys`: the keys
+    that the examined objects of each part have. `reasons`, and the reason of a rejected candidate, are short sentences
+    for a terminal. `not_utf8`: of parts with text in another encoding, how many among how many that were read.
     """
 
     sample_type: str
@@ -129,7 +145,7 @@ class Detection:
     reasons: tuple[str, ...]
     rejected: tuple[RejectedSampleType, ...]
     kinds: dict[str, str]
-    unused_media: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
     json_keys: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     not_utf8: dict[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
@@ -137,13 +153,19 @@ class Detection:
     @property
     def is_sure(self) -> bool:
         """Whether the type needs no confirmation by the user. `CrudeSample` never does: it hands out every part."""
-        return self.sample_type == CRUDE or (self.confidence >= MIN_SURE_CONFIDENCE and not self.unused_media)
+        return self.sample_type == CRUDE or (self.is_confident and not self.unread)
+
+    @property
+    def is_confident(self) -> bool:
+        """Whether the samples have this type rather than another one."""
+        return self.confidence >= MIN_SURE_CONFIDENCE
 
 
 class _Candidate(NamedTuple):
     sample_type: str
     filled: dict[str, FilledField]
     unused: tuple[PartFacts, ...]
+    unread: tuple[str, ...]
     confidence: float
     score: float
 
@@ -186,7 +208,7 @@ def infer_sample_type(evidence: Evidence, *, is_jsonl: bool = False) -> Detectio
         _reasons(best, rivals, facts),
         lost + rejected,
         kinds,
-        tuple(part.name for part in best.unused if part.kind in _MEDIA),
+        best.unread,
         tuple(
             field.name
             for field in SAMPLE_TYPES[best.sample_type]
@@ -282,6 +304,8 @@ def _score_candidate(
     used = {part for name, one in filled.items() for part in find_parts(one.path, names, kinds[name])}
     unused = tuple(part for part in facts if part.name not in used and part.share >= 0.05)
     required = [filled[field.name] for field in SAMPLE_TYPES[sample_type] if field.required]
+    marks = [filled[name] for name in rule.marks if name in filled]
+    required += [max(marks, key=lambda mark: mark.quality)._replace(share=1.0)] if marks else []
     quality, share = min(one.quality for one in required), min(one.share for one in required)
     # A missing text makes the type uncertain. It hardly makes a type without the text better.
     rank = quality * share if share >= MIN_FILLED_SHARE else quality - 0.1 * (1 - share)
@@ -293,7 +317,45 @@ def _score_candidate(
     weight = max(0.05, rank - min(0.6, cost + extra_cost))
     details = [name for name in filled if kinds[name] not in _MEDIA]
     bonus = rule.bonus if set(rule.marks) & set(filled) else 0.0
-    return _Candidate(sample_type, filled, unused, confidence, weight + 0.05 * len(details) + bonus)
+    unread = tuple(_find_unread(filled, unused, facts))
+    loss = _UNREAD_COST if unread else 0.0
+    return _Candidate(sample_type, filled, unused, unread, confidence, weight + 0.05 * len(details) + bonus - loss)
+
+
+def _find_unread(
+    filled: Mapping[str, FilledField], unused: Sequence[PartFacts], facts: Sequence[PartFacts]
+) -> Iterator[str]:
+    """What carries meaning and no field uses: media; texts, labels, arrays and other files that most samples have; and
+    sentences, labels or boxes in JSON, if no field has a text, a label or boxes.
+    """
+    yield from (part.name for part in unused if part.kind in _MEDIA or _has_meaning(part))
+    used = {(access.part, access.steps) for one in filled.values() for access in one.path.alternatives}
+    has_text, has_label, has_boxes = (not names.isdisjoint(filled) for names in (_TEXTS, _LABELS, _BOXES))
+    for part in facts:
+        corners = {_corner_name(key) for key in part.keys}
+        for key in part.keys:
+            if key.share < MIN_PARTIAL_SHARE or any((part.name, key.path[:at]) in used for at in range(4)):
+                continue
+            is_text = not has_text and is_text_key(key)
+            is_label = not has_label and is_label_key(key, by_value=not has_text and not has_boxes)
+            is_box = not has_boxes and (_has_boxes(key) or (_corner_name(key) != "" and corners.issuperset(_CORNERS)))
+            if is_text or is_label or is_box:
+                yield str(FieldPath((PartAccess(part.name, key.path),)))
+
+
+def _has_meaning(part: PartFacts) -> bool:
+    """Whether most samples have the part, and it is no record of JSON and no score."""
+    return part.share >= MIN_PARTIAL_SHARE and part.kind not in _RECORDS
+
+
+def _corner_name(key: JsonKeyFacts) -> str:
+    name = str(key.path[-1]).lower().replace("_", "")
+    return name if name in _CORNERS and key.kind in ("integer", "number", "text") else ""
+
+
+def _has_boxes(key: JsonKeyFacts) -> bool:
+    is_list = key.kind in ("list", "list of numbers", "list of lists", "list of objects")
+    return is_list and is_geometry_name(str(key.path[-1]))
 
 
 def _unused_part_cost(part: PartFacts, kinds: set[str]) -> float:

@@ -6,6 +6,7 @@ The functions read no files: the caller gathers the evidence and decides how muc
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -16,7 +17,7 @@ from wdsctl.core.media.kinds import FORMAT_BY_EXTENSION, decoder_package, has_re
 from wdsctl.core.media.sniff import SniffedContent, sniff
 from wdsctl.core.samples.conversations import is_conversation, normalize_conversation
 from wdsctl.core.samples.field_path import EVERY_ITEM
-from wdsctl.core.samples.fields import is_integer_text
+from wdsctl.core.samples.fields import as_integer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,6 +27,14 @@ _TEXT_KINDS = {"text", "integer", "number", "json"}
 _CONSENSUS_SHARE = 0.9
 _MAX_NAME_BYTES = 80  # of the name of a class
 _MIN_REPEATED_NAMES = 2
+_MAX_CLASSES = 100_000
+_PROSE_WORDS = 3
+#: A word of letters, or a character of a script without spaces between words.
+_PROSE_WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\u0e00-\u0eff]|[^\W\d_\u3040-\u30ff\u3400-\u9fff\u0e00-\u0eff]+")
+_NO_PROSE = re.compile(r"\s*(?:[a-z][a-z0-9+.-]*://|www\.|[/~<{\[]|[a-z]:\\|[!-~]+$)", re.IGNORECASE)
+#: The beginning of markup, or of a row with four numbers or more.
+_NO_SENTENCE = re.compile(rb"\s*(?:<[?!a-z]|[\[{]|[^\s,;]*(?:[ \t,;]+[-+]?\d+(?:\.\d+)?){4})", re.IGNORECASE)
+_CLASS_NAME = re.compile(r"[^\W\d][\w '&()-]{0,79}")
 _DISPLAY_NAMES = {
     "jpeg2000": "JPEG 2000",
     "matroska": "Matroska",
@@ -86,8 +95,10 @@ class JsonKeyFacts(NamedTuple):
     `share`: the share of all samples in which the key is present and not null. `found`: how many of the `examined`
     objects have it. `kind`: text, integer, number, boolean, object, list (also "list of text", "list of numbers",
     "list of lists", "list of objects"), conversation, "conversation with media", or mixed. `spelled_share`: the
-    share in which the key is a text that spells a whole number, as in CSV; 0 if it is any other text in some.
-    `empty`: in how many of the examined objects the key is a text without characters, as an empty cell of a CSV.
+    share in which the key is a text or a float that stands for a whole number, as in CSV; 0 if it is anything else in
+    some. `empty`: in how many of the examined objects the key is a text without characters, as an empty cell of a CSV.
+    `is_prose`: whether the texts, or the lists of texts, are sentences, which differ from sample to sample. `is_class`:
+    whether the values are words or whole numbers that samples repeat, as names and numbers of classes do.
     """
 
     path: tuple[str | None, ...]
@@ -97,6 +108,8 @@ class JsonKeyFacts(NamedTuple):
     examined: int
     spelled_share: float = 0.0
     empty: int = 0
+    is_prose: bool = False
+    is_class: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +119,8 @@ class PartFacts:
     `kind`: a kind of content, or mixed, or unknown if no content was examined. `format`: the most frequent format.
     `content_summary`: the content in words. `anomalies`: warnings for the user, of content that contradicts the name or
     the rest, or that the loader does not decode. `names_of`: the part whose numbers a text names, see
-    `find_class_names`; empty for other parts. `read`: how many parts were examined; `not_utf8`: how many have text or
-    JSON in another encoding, which the loader cannot read.
+    `find_class_names`; empty for other parts. `is_structured`: whether texts are markup or rows of numbers. `read`: how
+    many parts were examined; `not_utf8`: how many have text or JSON in another encoding, which the loader cannot read.
     """
 
     name: str
@@ -118,6 +131,7 @@ class PartFacts:
     anomalies: tuple[str, ...]
     keys: tuple[JsonKeyFacts, ...] = ()
     names_of: str = ""
+    is_structured: bool = False
     read: int = 0
     not_utf8: int = 0
 
@@ -156,6 +170,7 @@ def examine_part(part: PartEvidence, samples: int) -> PartFacts:
         _summarize_contents(contents),
         _find_anomalies(part.name, kind, contents),
         keys,
+        is_structured=kind == "text" and sum(map(bool, map(_NO_SENTENCE.match, part.heads))) > len(part.heads) / 2,
         read=len(contents),
         not_utf8=_count_not_utf8(contents),
     )
@@ -311,9 +326,22 @@ def _json_key_facts(wholes: Sequence[bytes], share: float) -> tuple[JsonKeyFacts
         # An empty list has every key that the items of other lists have.
         count = len(found) + sum(EVERY_ITEM in path and each.get(path[0]) == [] for each in objects)
         kind = _merge_kinds(set(map(_value_kind, found)))
-        spelled = sum(map(is_integer_text, found)) if all(is_integer_text(each) or each == "" for each in found) else 0
+        whole = [isinstance(as_integer(each), int) for each in found if each != ""]
+        spelled = len(whole) if kind not in ("integer", "boolean") and all(whole) else 0
         empty = sum(isinstance(each, str) and not each.strip() for each in found)
-        facts.append(JsonKeyFacts(path, share * count / looked, kind, count, looked, share * spelled / looked, empty))
+        facts.append(
+            JsonKeyFacts(
+                path,
+                share * count / looked,
+                kind,
+                count,
+                looked,
+                share * spelled / looked,
+                empty,
+                is_prose=_are_prose(found),
+                is_class=_are_classes(found),
+            )
+        )
     return tuple(facts)
 
 
@@ -333,6 +361,23 @@ def _walk_json_keys(value: dict[str, Any]) -> Iterator[tuple[tuple[str | None, .
             for below in inner[0]:
                 if all(item.get(below) is not None for item in inner):
                     yield (key, EVERY_ITEM, below), [item[below] for item in inner]
+
+
+def _are_prose(values: Sequence[Any]) -> bool:
+    """Whether most texts, or the first of lists of texts, are three words or more, and most differ."""
+    found = [each for each in values if each not in ("", [])]
+    texts = [each[0] if isinstance(each, list) else each for each in found]
+    if not texts or not all(isinstance(text, str) for text in texts):
+        return False
+    prose = sum(len(_PROSE_WORD.findall(text)) >= _PROSE_WORDS and not _NO_PROSE.match(text) for text in texts)
+    return prose > len(texts) / 2 and len(set(texts)) > len(texts) / 2
+
+
+def _are_classes(values: Sequence[Any]) -> bool:
+    found = [as_integer(value) for value in values if value != ""]
+    are_words = all(isinstance(value, str) and _CLASS_NAME.fullmatch(value) for value in found)
+    are_numbers = all(isinstance(value, int) and -1 <= value < _MAX_CLASSES for value in found)
+    return (are_words or are_numbers) and 1 < len(set(found)) <= len(found) - _MIN_REPEATED_NAMES
 
 
 def _value_kind(value: object) -> str:

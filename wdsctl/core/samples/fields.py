@@ -25,7 +25,8 @@ class FieldMissing(DatasetError, KeyError):  # noqa: N818 - the name says what i
 
 
 _NO_DEFAULT: Any = object()
-_INTEGER = re.compile(r"\s*[+-]?[0-9]{1,19}\s*")
+_INTEGER = re.compile(r"\s*([+-]?[0-9]{1,19})(?:\.0{1,6})?\s*")
+_MAX_WHOLE = 2**53  # from here on, floats skip whole numbers
 
 
 def is_collecting(path: FieldPath, kind: FieldKind) -> bool:
@@ -83,9 +84,9 @@ def extract_field(
 
     A part that a path enters is a dict or list, or bytes or text, which are parsed as JSON. `decoded` keeps parsed
     parts: pass the same dict for all fields of one sample, so that each part is parsed once. A null in the JSON is a
-    value. In a field of whole numbers, booleans are 0 and 1, a text that spells a number gives it, and an empty text is
-    no value. Without `default`, raises FieldMissing, whose message lists what the sample has. Raises DatasetError
-    WDS220 if a part is not JSON.
+    value. In a field of whole numbers, booleans are 0 and 1, a text or float such as 2.0 gives its number, and an empty
+    text is no value. Without `default`, raises FieldMissing, whose message lists what the sample has. Raises
+    DatasetError WDS220 if a part is not JSON.
     """
     is_optional = default is not _NO_DEFAULT
     if is_collecting(path, kind):
@@ -110,14 +111,17 @@ def extract_field(
     raise _missing_field_error(path, parts)
 
 
-def is_integer_text(value: Any) -> bool:
-    """Whether a value is a text such as `7` or `-1`, like cells of CSV. At most 19 digits, which fit into 64 bits."""
-    return isinstance(value, str) and value.isascii() and _INTEGER.fullmatch(value) is not None
-
-
 def as_integer(value: Any) -> Any:
-    """The number that a boolean or a text stands for in a field of whole numbers; all other values unchanged."""
-    return int(value) if isinstance(value, bool) or is_integer_text(value) else value
+    """The number that a boolean, a text such as `7` or `-1.0`, or a float such as 2.0 stands for in a field of whole
+    numbers, as tables write them; all other values unchanged. Texts have at most 19 digits, which fit into 64 bits.
+    """
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, str):
+        found = _INTEGER.fullmatch(value) if value.isascii() else None
+        return int(found[1]) if found else value
+    is_whole = isinstance(value, float) and abs(value) < _MAX_WHOLE and value.is_integer()
+    return int(value) if is_whole else value
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

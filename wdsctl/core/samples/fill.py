@@ -8,13 +8,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from wdsctl.core.media.kinds import media_extensions
+from wdsctl.core.samples.drawn_numbers import is_other_key
 from wdsctl.core.samples.evidence import JsonKeyFacts, PartFacts, percent
-from wdsctl.core.samples.field_path import EVERY_ITEM, FieldPath, PartAccess
+from wdsctl.core.samples.field_path import EVERY_ITEM, FieldPath, PartAccess, PathStep
 from wdsctl.core.samples.fields import find_parts
 from wdsctl.core.samples.naming import MASK_WORDS
 from wdsctl.core.samples.preferences import ANSWER_KEYS
 from wdsctl.core.samples.subtitles import has_subtitle_extension
-from wdsctl.core.samples.types import MEDIA_LIST_KINDS
+from wdsctl.core.samples.types import CAPTION_NAMES, MEDIA_LIST_KINDS, TRANSCRIPT_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -42,8 +43,8 @@ _FURTHER_FIELD_NAMES = {
 #: Further names of JSON keys, of which columns of tables are made.
 _FURTHER_KEY_NAMES = {
     "caption": ("txt", "alt", "sentence", "comment"),
-    "labels": ("categories", "category"),
-    "label_names": ("categories",),
+    "labels": ("categories", "category", "label", "class_id"),
+    "label_names": ("categories", "label", "class", "class_name"),
 }
 _LISTS = ("list", "list of text", "list of numbers", "list of lists", "list of objects")
 #: Whole parts by the kind of field that they can fill: kinds of content, or labels such as `json/array`.
@@ -75,6 +76,51 @@ _KEY_KINDS_OF_FIELD: dict[str, tuple[str, ...]] = {
 _PAIRS = (("instruction", "output"), ("instruction", "response"))
 #: The same for objects without media: with an image, they are an answer to a question about it.
 _TEXT_PAIRS = (("question", "answer"), ("question", "response"), ("prompt", "completion"), ("prompt", "response"))
+
+
+_TEXT_NAMES = frozenset((*CAPTION_NAMES, *TRANSCRIPT_NAMES))
+_LABEL_NAMES = frozenset(
+    (
+        "label",
+        "labels",
+        "label_name",
+        "class",
+        "class_id",
+        "class_name",
+        "cls",
+        "category",
+        "target",
+        "sentiment",
+        "emotion",
+        "intent",
+    )
+)
+#: Names of keys whose values repeat and are no classes.
+_NO_CLASSES = frozenset(
+    [
+        "width",
+        "height",
+        "fps",
+        "duration",
+        "sample_rate",
+        "format",
+        "mode",
+        "split",
+        "subset",
+        "fold",
+        "source",
+        "dataset",
+        "license",
+        "lang",
+        "language",
+        "status",
+        "year",
+        "index",
+        "frame",
+    ]
+)
+#: The factor of the quality of a source that only the user can tell from others.
+_UNCERTAIN = 0.85
 
 
 class FilledField(NamedTuple):
@@ -232,7 +278,7 @@ def _subtitle_parts(facts: Sequence[PartFacts]) -> list[PartFacts]:
 def _parts_called_text(field: SampleField, facts: Sequence[PartFacts]) -> Iterator[FilledField]:
     for name in ("txt", "text"):
         for part in facts:
-            if part.name.lower() == name and part.kind == "text":
+            if part.name.lower() == name and part.kind == "text" and not part.is_structured:
                 yield _from_part(field, part, part.name)
     yield from (_from_part(field, part, part.name) for part in _subtitle_parts(facts))
 
@@ -247,8 +293,64 @@ def _names_of_numbers(field: SampleField, facts: Sequence[PartFacts]) -> Iterato
 
 def _only_text(field: SampleField, facts: Sequence[PartFacts]) -> Iterator[FilledField]:
     texts = [part for part in facts if part.kind == "text"]
-    if len(texts) == 1:
+    if len(texts) == 1 and not texts[0].is_structured:
         yield _from_part(field, texts[0], texts[0].name, remark=", the only text part")
+
+
+def _keys_with_sentences(field: SampleField, facts: Sequence[PartFacts]) -> Iterator[FilledField]:
+    """Keys of JSON whose texts are sentences, whatever their names: the only one, or the only one that is named as such
+    a field; else each, uncertain. Of several sentences, the first.
+    """
+    found = [(part, key) for part in facts for key in part.keys if key.is_prose and key.share >= MIN_PARTIAL_SHARE]
+    named = [each for each in found if set(_name_of(each[1]).split("_")) & set(_field_names(field))] or found
+    quality = 1.0 if len(named) == 1 else _UNCERTAIN
+    for part, key in named:
+        first = tuple(0 if step is EVERY_ITEM else step for step in key.path)
+        is_list = key.kind != "text" and EVERY_ITEM not in key.path
+        yield _from_value(field, part, key, (*first, 0) if is_list else first, quality, "sentences")
+
+
+def _lists_of_sentences(field: SampleField, facts: Sequence[PartFacts]) -> Iterator[FilledField]:
+    """The only list of sentences, whatever its name."""
+    found = [(part, key) for part in facts for key in part.keys if key.is_prose and key.kind != "text"]
+    if field.name == "captions" and len(found) == 1:
+        yield _from_value(field, *found[0], found[0][1].path, 1.0, "sentences")
+
+
+def _from_value(
+    field: SampleField, part: PartFacts, key: JsonKeyFacts, steps: tuple[PathStep, ...], quality: float, values: str
+) -> FilledField:
+    path = FieldPath((PartAccess(part.name, steps),))
+    reason = (
+        f"{field.name}: {path} is in {percent(key.share)} of samples, {values} ({key.found} of {key.examined} read)"
+    )
+    return FilledField(path, quality, key.share, _name_of(key), reason)
+
+
+def is_text_key(key: JsonKeyFacts) -> bool:
+    """Whether a key is a text by its name, or because its texts are sentences."""
+    return key.is_prose or (_name_of(key) in _TEXT_NAMES and key.kind in ("text", "list of text"))
+
+
+def is_label_key(key: JsonKeyFacts, *, by_value: bool) -> bool:
+    """Whether a key is a label by its name, or, with `by_value`, because samples repeat its values."""
+    name = _name_of(key)
+    if name in _LABEL_NAMES:
+        return key.kind in ("text", "integer", "number") or key.kind.startswith("list")
+    return by_value and key.is_class and name not in _NO_CLASSES and not is_other_key(name)
+
+
+def _keys_with_classes(field: SampleField, facts: Sequence[PartFacts]) -> Iterator[FilledField]:
+    """Keys of JSON whose values samples repeat, as they do the names of classes: uncertain, since others do, too."""
+    for part in facts:
+        for key in part.keys:
+            is_number = key.kind == "integer" or key.spelled_share > 0
+            if (
+                field.name == ("label" if is_number else "label_name")
+                and key.is_class
+                and is_label_key(key, by_value=True)
+            ):
+                yield _from_value(field, part, key, key.path, _UNCERTAIN, "values that repeat")
 
 
 def _keys_by_name(field: SampleField, facts: Sequence[PartFacts]) -> Iterator[FilledField]:
@@ -304,6 +406,9 @@ _FILL_RULES = (
     _FillRule(0.95, _names_of_numbers),
     _FillRule(0.9, _first_items_by_name, takes_any_text=True),
     _FillRule(0.85, _only_text, takes_any_text=True),
+    _FillRule(0.85, _keys_with_sentences, takes_any_text=True),
+    _FillRule(0.85, _lists_of_sentences),
+    _FillRule(0.85, _keys_with_classes),
 )
 
 
