@@ -1,29 +1,36 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from tests.cli.reports import DETECTION
-from wdsctl.cli.recognition import preview_rows, unused_rows
+from wdsctl.cli.recognition import batch_rows, preview_rows
 from wdsctl.core.importers.protocol import FieldUse
 
 FIELDS = [FieldUse("file", "jpg"), FieldUse("caption", "json[caption]"), FieldUse("label", "json[label]")]
 
 
-def test_unused_rows_names_stored_fields_that_are_not_read() -> None:
-    detection = replace(
-        DETECTION, sample_type="CaptioningSample", field_map={"image": "jpg", "caption": "json[caption]"}
-    )
-    assert unused_rows(detection, FIELDS) == [("", "stored, not read by CaptioningSample: label")]
-    assert unused_rows(detection, FIELDS[:2]) == []
+def rows_of(sample_type: str, field_map: dict[str, str], **facts: Any) -> list[str]:
+    detection = replace(DETECTION, kinds={"jpg": "image/jpeg", "json": "json/object"}, **facts)
+    return [str(text) for _, text in batch_rows(sample_type, field_map, detection, FIELDS)]
 
 
-def test_unused_rows_is_empty_if_a_field_takes_the_whole_json() -> None:
-    detection = replace(DETECTION, sample_type="ConversationSample", field_map={"messages": "json"})
-    assert unused_rows(detection, [FieldUse("instruction", "json[instruction]")]) == []
+def test_batch_rows_name_what_is_stored_and_no_field_reads() -> None:
+    field_map = {"image": "jpg", "caption": "json[caption]"}
+    shown, unread = rows_of("CaptioningSample", field_map, json_keys={"json": ("caption", "score")})
+    assert shown == "CaptioningSample: image=jpg, caption=json[caption]"
+    assert unread == "not in the batch: json[score], json[label] (stored; --field-map adds fields)"
+    assert len(rows_of("CaptioningSample", {**field_map, "x": "json"})) == 1
 
 
-def test_unused_rows_is_empty_without_field_map() -> None:
-    assert unused_rows(replace(DETECTION, sample_type="CrudeSample", field_map={}), FIELDS) == []
+def test_arrays_and_their_number_are_named() -> None:
+    rows = rows_of("TextSample", {"text": "json[caption]"}, json_keys={"json": ("caption", *map(str, range(9)))})
+    assert rows[1].startswith("not in the batch: jpg, json[0], ")
+    assert " and 3 more (stored;" in rows[1]
+
+
+def test_crude_samples_give_everything() -> None:
+    assert rows_of("CrudeSample", {}) == ["CrudeSample"]
 
 
 def test_preview_rows_name_type_that_differs_in_whole_dataset() -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from wdsctl.cli.formatting import escape_line, format_field_map, format_share
 from wdsctl.core.samples.field_path import parse_field_path
+from wdsctl.core.samples.types import CRUDE
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -14,20 +15,23 @@ if TYPE_CHECKING:
     from wdsctl.core.importers.protocol import FieldUse
     from wdsctl.core.samples.detect import Detection
 
-#: Fields of a source shown.
-FIELDS_SHOWN = 30
+#: Fields of a source shown, and names of those that are not in the batch.
+FIELDS_SHOWN, NAMES_SHOWN = 30, 8
+_MEDIA = ("image", "video", "audio")
 
 
-def detected_type_text(detection: Detection) -> str:
+def detected_type_text(detection: Detection, *, with_fields: bool = True) -> str:
     """The sample type that was recognised, with its fields and its confidence."""
-    fields = f": {format_field_map(detection.field_map)}" if detection.field_map else ""
+    fields = f": {format_field_map(detection.field_map)}" if detection.field_map and with_fields else ""
     sure = f" (confidence {format_share(detection.confidence)})" if detection.confidence else ""
     return f"{detection.sample_type}{fields}{sure}"
 
 
-def detection_rows(detection: Detection, *, explain: bool = False) -> list[tuple[str, RenderableType]]:
+def detection_rows(
+    detection: Detection, *, explain: bool = False, with_fields: bool = True
+) -> list[tuple[str, RenderableType]]:
     """The sample type that was recognised, why, and why not the next best one; with `explain`, why no other."""
-    rows: list[tuple[str, RenderableType]] = [("type", detected_type_text(detection))]
+    rows: list[tuple[str, RenderableType]] = [("type", detected_type_text(detection, with_fields=with_fields))]
     rows += [("", reason) for reason in detection.reasons]
     shown = detection.rejected[: None if explain else 1]
     rows += [("", f"not {rejected.sample_type}: {rejected.reason}") for rejected in shown]
@@ -46,24 +50,45 @@ def preview_rows(accepted: Detection, detection: Detection) -> list[tuple[str, R
     return [("", f"the preview of some samples was {accepted.sample_type}{fields}; the whole dataset decides")]
 
 
-def unused_rows(detection: Detection, fields: Sequence[FieldUse]) -> list[tuple[str, RenderableType]]:
-    """A line with the fields of a source that are stored, and that no field of the sample type reads."""
-    if not detection.field_map or _takes_whole_json(detection.field_map.values()):
+def batch_rows(
+    sample_type: str, field_map: Mapping[str, str], detection: Detection | None, fields: Sequence[FieldUse]
+) -> list[tuple[str, RenderableType]]:
+    """What goes into the batch, what does not, and how to change it. `fields`: of the source."""
+    from rich.text import Text  # commands that fail at once print without it
+
+    fields_text = f": {format_field_map(dict(field_map))}" if field_map else ""
+    rows: list[tuple[str, RenderableType]] = [("batch", Text(escape_line(f"{sample_type}{fields_text}"), "bold green"))]
+    names = _unread_names(sample_type, field_map, detection, fields)
+    if names:
+        more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+        listed = ", ".join(map(escape_line, names[:NAMES_SHOWN]))
+        rows.append(("", Text(f"not in the batch: {listed}{more} (stored; --field-map adds fields)", "yellow")))
+    return rows
+
+
+def _unread_names(
+    sample_type: str, field_map: Mapping[str, str], detection: Detection | None, fields: Sequence[FieldUse]
+) -> list[str]:
+    """The parts, and keys of JSON parts, that samples have and no field reads. Crude samples give all of them."""
+    if sample_type == CRUDE or not field_map:
         return []
-    used = format_field_map(detection.field_map)
-    names = [
-        escape_line(field.name) for field in fields if field.becomes.startswith("json[") and field.becomes not in used
+    accesses = [access for path in field_map.values() for access in parse_field_path(path).alternatives]
+    whole = {access.part for access in accesses if not access.steps}
+    keys = {(access.part, str(access.steps[0])) for access in accesses if access.steps}
+    takes_media = any(access.is_pattern for access in accesses)
+    kinds, json_keys = ({}, {}) if detection is None else (detection.kinds, detection.json_keys)
+    names = {(part, ""): part for part, kind in kinds.items() if not (takes_media and kind.startswith(_MEDIA))}
+    for part, inner in json_keys.items():
+        names.pop((part, ""), None)
+        names.update({(part, key): f"{part}[{key}]" for key in inner})
+    for field in fields:
+        for holder in field.becomes.split(", "):
+            part, _, key = holder.partition("[")
+            if part and key and (part, "") not in names:
+                names[part, key.removesuffix("]")] = holder
+    return [
+        name for (part, key), name in names.items() if part not in whole and (part, key) not in keys and key != "..."
     ]
-    more = f" and {len(names) - FIELDS_SHOWN} more" if len(names) > FIELDS_SHOWN else ""
-    return (
-        [("", f"stored, not read by {detection.sample_type}: {', '.join(names[:FIELDS_SHOWN])}{more}")] if names else []
-    )
-
-
-def _takes_whole_json(paths: Iterable[str]) -> bool:
-    """Whether a field takes the whole part `json`, such as the object of a conversation."""
-    accesses = (access for path in paths for access in parse_field_path(path).alternatives)
-    return any(access.part == "json" and not access.steps for access in accesses)
 
 
 def field_lines(fields: Sequence[FieldUse]) -> list[str]:

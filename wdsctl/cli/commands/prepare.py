@@ -14,7 +14,7 @@ import typer
 from wdsctl.cli import errors, options
 from wdsctl.cli.declared import takes, typer_info
 from wdsctl.cli.formatting import display_path, escape_line, format_count, format_field_map, format_size
-from wdsctl.cli.recognition import detection_rows, field_lines, preview_rows, unused_rows
+from wdsctl.cli.recognition import batch_rows, detection_rows, field_lines, preview_rows
 from wdsctl.cli.tables import finding_lines, labelled_lines, sort_by_severity
 from wdsctl.core.prepare.request import DEST, SOURCE, PrepareRequest, consent
 from wdsctl.core.text import pluralize
@@ -243,6 +243,10 @@ def _steps(
     """What the source is, and what each step of `prepare` did. `types`: the rows about the sample type."""
     from wdsctl.cli.commands.split import rule_text, splits_table
 
+    conversion_sources = () if report.conversion is None else report.conversion.sources
+    if report.sample_type:
+        fields = [field for source in conversion_sources for field in source.fields]
+        yield from batch_rows(report.sample_type, report.field_map, report.detection, fields)
     yield from _form(report, explain=explain)
     if report.conversion is not None:
         yield from _conversion(report.conversion)
@@ -270,11 +274,10 @@ def _type_rows(
 ) -> Iterator[tuple[str, RenderableType]]:
     """The sample type, and where it comes from."""
     if report.detection is not None and report.index is not None:
-        yield from [("type", type_note)] if type_note else detection_rows(report.detection, explain=explain)
+        yield from (
+            [("type", type_note)] if type_note else detection_rows(report.detection, explain=explain, with_fields=False)
+        )
         yield from preview_rows(accepted, report.detection) if accepted is not None else ()
-        if not type_note and report.conversion is not None:
-            fields = [field for source in report.conversion.sources for field in source.fields]
-            yield from unused_rows(report.detection, fields)
         if report.former_type and not type_note:
             from wdsctl.core.samples.field_map import type_text  # `prepare --help` needs no names of media
 

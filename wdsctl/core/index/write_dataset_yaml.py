@@ -33,6 +33,7 @@ from wdsctl.core.samples.fields import did_you_mean, list_first_names
 from wdsctl.core.samples.types import CRUDE
 from wdsctl.core.storage.open import storage_for
 from wdsctl.core.storage.storage import FileRange, Storage
+from wdsctl.core.text import join_with_and
 from wdsctl.core.urls import redact_secrets
 
 EVIDENCE_SHARDS = 8  # spread over the dataset
