@@ -30,7 +30,7 @@ def test_arrays_and_their_number_are_named() -> None:
 
 
 def test_crude_samples_give_everything() -> None:
-    assert rows_of("CrudeSample", {}) == ["CrudeSample"]
+    assert rows_of("CrudeSample", {}) == ["CrudeSample: all parts"]
 
 
 def test_preview_rows_name_type_that_differs_in_whole_dataset() -> None:

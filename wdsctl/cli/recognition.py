@@ -56,8 +56,11 @@ def batch_rows(
     """What goes into the batch, what does not, and how to change it. `fields`: of the source."""
     from rich.text import Text  # commands that fail at once print without it
 
-    fields_text = f": {format_field_map(dict(field_map))}" if field_map else ""
-    rows: list[tuple[str, RenderableType]] = [("batch", Text(escape_line(f"{sample_type}{fields_text}"), "bold green"))]
+    mapped = [format_field_map(dict(field_map))] if field_map else []
+    mapped += ["all other parts" if field_map else "all parts"] if sample_type == CRUDE else []
+    rows: list[tuple[str, RenderableType]] = [
+        ("batch", Text(escape_line(f"{sample_type}: {', '.join(mapped)}"), "bold green"))
+    ]
     names = _unread_names(sample_type, field_map, detection, fields)
     if names:
         more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""

@@ -491,7 +491,7 @@ def test_text_part_outweighs_json_label() -> None:
     )
 
     assert (detection.sample_type, detection.field_map) == ("CaptioningSample", {"image": "jpg", "caption": "txt"})
-    assert (detection.is_sure, detection.unread) == (False, ("json[label]", "json[class]"))
+    assert (detection.is_sure, detection.unread) == (True, ())
 
 
 def test_ambiguous_text_parts_are_not_guessed() -> None:

@@ -331,13 +331,17 @@ def _find_unread(
     yield from (part.name for part in unused if part.kind in _MEDIA or _has_meaning(part))
     used = {(access.part, access.steps) for one in filled.values() for access in one.path.alternatives}
     has_text, has_label, has_boxes = (not names.isdisjoint(filled) for names in (_TEXTS, _LABELS, _BOXES))
+    # JSON beside a text in a part of its own is metadata, such as that of a web crawl.
+    has_text_part = any(
+        name in _TEXTS and not access.steps for name, one in filled.items() for access in one.path.alternatives
+    )
     for part in facts:
         corners = {_corner_name(key) for key in part.keys}
         for key in part.keys:
             if key.share < MIN_PARTIAL_SHARE or any((part.name, key.path[:at]) in used for at in range(4)):
                 continue
             is_text = not has_text and is_text_key(key)
-            is_label = not has_label and is_label_key(key, by_value=not has_text and not has_boxes)
+            is_label = not (has_label or has_text_part) and is_label_key(key, by_value=not has_text and not has_boxes)
             is_box = not has_boxes and (_has_boxes(key) or (_corner_name(key) != "" and corners.issuperset(_CORNERS)))
             if is_text or is_label or is_box:
                 yield str(FieldPath((PartAccess(part.name, key.path),)))
