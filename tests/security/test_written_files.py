@@ -31,7 +31,7 @@ from wdsctl.core.index.index import index
 from wdsctl.core.index.request import IndexRequest
 from wdsctl.core.joins.index import JoinIndex
 from wdsctl.core.prepare.prepare import prepare
-from wdsctl.core.prepare.preview import preview_sample_type
+from wdsctl.core.prepare.preview import preview_samples
 from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.repair.repair import RepairRequest, repair
 from wdsctl.core.shards.write import write_shard
@@ -194,8 +194,8 @@ def test_linked_temporary_folder_is_used(wdsctl: Wdsctl, tmp_path: Path, monkeyp
     (tmp_path / "tmp").symlink_to("disk")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     raw, root = a_folder(tmp_path / "raw", samples(0, 6)), some_shards(tmp_path / "d", 2)
-    assert preview_sample_type(raw, str(tmp_path / "out"), PrepareRequest()) is not None
-    assert preview_sample_type(root, None, PrepareRequest()) is not None
+    assert preview_samples(raw, str(tmp_path / "out"), PrepareRequest()) is not None
+    assert preview_samples(root, None, PrepareRequest()) is not None
     assert wdsctl("convert", root, tmp_path / "out", "--dry-run").code == 0
     assert wdsctl("split", root, "1,1").code == 6
     assert wdsctl("prepare", raw, tmp_path / "out", "--dry-run").code == 0

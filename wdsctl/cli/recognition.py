@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from wdsctl.cli.formatting import escape_line, format_field_map, format_share
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from wdsctl.core.importers.protocol import FieldUse
+    from wdsctl.core.prepare.examples import ExampleSample
     from wdsctl.core.samples.detect import Detection
 
 #: Fields of a source shown, and names of those that are not in the batch.
@@ -51,16 +52,25 @@ def preview_rows(accepted: Detection, detection: Detection) -> list[tuple[str, R
 
 
 def batch_rows(
-    sample_type: str, field_map: Mapping[str, str], detection: Detection | None, fields: Sequence[FieldUse]
+    sample_type: str,
+    field_map: Mapping[str, str],
+    detection: Detection | None,
+    fields: Sequence[FieldUse],
+    *,
+    is_decided: bool = True,
 ) -> list[tuple[str, RenderableType]]:
-    """What goes into the batch, what does not, and how to change it. `fields`: of the source."""
+    """What goes into the batch, what does not, and how to change it. `fields`: of the source. `is_decided`: `prepare`
+    needs no confirmation of the type.
+    """
     from rich.text import Text  # commands that fail at once print without it
 
     mapped = [format_field_map(dict(field_map))] if field_map else []
     mapped += ["all other parts" if field_map else "all parts"] if sample_type == CRUDE else []
-    rows: list[tuple[str, RenderableType]] = [
-        ("batch", Text(escape_line(f"{sample_type}: {', '.join(mapped)}"), "bold green"))
-    ]
+    line = escape_line(f"{sample_type}: {', '.join(mapped)}")
+    shown = (
+        Text(line, "bold green") if is_decided else Text(f"{line} (uncertain: prepare asks, or stops)", "bold yellow")
+    )
+    rows: list[tuple[str, RenderableType]] = [("batch", shown)]
     names = _unread_names(sample_type, field_map, detection, fields)
     if names:
         more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
@@ -91,6 +101,14 @@ def _unread_names(
                 names[part, key.removesuffix("]")] = holder
     return [
         name for (part, key), name in names.items() if part not in whole and (part, key) not in keys and key != "..."
+    ]
+
+
+def example_rows(examples: Iterable[ExampleSample]) -> list[tuple[str, RenderableType]]:
+    """The first samples as the loader would give them, a line each."""
+    return [
+        (escape_line(example.key), "; ".join(f"{name}: {value}" for name, value in example.fields))
+        for example in examples
     ]
 
 

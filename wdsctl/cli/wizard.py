@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from wdsctl.core.dataset.root_spec import RootSpec
     from wdsctl.core.prepare.prepare import PrepareReport
-    from wdsctl.core.prepare.preview import FormatPreview
+    from wdsctl.core.prepare.preview import FormatPreview, SamplesPreview
     from wdsctl.core.prepare.source import SourceFormat
     from wdsctl.core.samples.detect import Detection
 
@@ -171,12 +171,12 @@ def detect_sample_type(command: WizardCommand, output: Output) -> Detection | No
     """Detect the sample type from some samples; None if dataset.yaml, Energon or the source's format determines it."""
     from wdsctl.core.index.index import is_energon_imported
     from wdsctl.core.opened.handle import open_dataset
-    from wdsctl.core.prepare.preview import preview_sample_type
+    from wdsctl.core.prepare.preview import preview_samples
     from wdsctl.core.prepare.robots import FORMAT as ROBOT_FORMAT
     from wdsctl.core.prepare.source import recognise_format
 
     if command.preview is not None:
-        return command.preview.detection
+        return _show_samples(command.preview.samples, output)
     request, root = command.request, command.dest or command.source
     if request.index.dry_run or (_is_prepared(root, request.catalog) and not request.redetect):
         return None
@@ -188,7 +188,19 @@ def detect_sample_type(command: WizardCommand, output: Output) -> Detection | No
     if may_be_robot and recognise_format(command.source, None, request.from_format).name == ROBOT_FORMAT:
         return None
     with show_progress(output) as progress:
-        return preview_sample_type(command.source, command.dest, request, progress=progress)
+        found = preview_samples(command.source, command.dest, request, progress=progress)
+    return _show_samples(found, output)
+
+
+def _show_samples(preview: SamplesPreview | None, output: Output) -> Detection | None:
+    """Show the first samples, and return the detection of their type; None if there is none."""
+    from wdsctl.cli.recognition import example_rows
+    from wdsctl.cli.tables import labelled_lines
+
+    if preview is None:
+        return None
+    output.note("the first samples would be:", labelled_lines(example_rows(preview.examples)))
+    return preview.detection
 
 
 def prepare_with_questions(

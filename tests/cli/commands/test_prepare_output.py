@@ -19,7 +19,7 @@ def test_prepare_prints_results_by_phase(render_piped: Show) -> None:
         "         ... and 2 more",
         "  index  5,029 shards, 1,204,332 samples, 40.0 GiB (12 added, 1 changed, 5,016 unchanged)",
         "         shards/.wdsctl/catalog.sqlite",
-        "  type   CaptioningSample: image=jpg, caption=json[caption] (confidence 97 %)",
+        "  type   CaptioningSample (confidence 97 %)",
         "         1,000 of 1,000 samples have an image in jpg",
         "         not VQASample: no question in json",
         "         shards/.wdsctl/dataset.yaml",

@@ -21,7 +21,7 @@ from wdsctl.core.index.request import IndexRequest
 from wdsctl.core.inspect.inspect import inspect
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.prepare.prepare import prepare
-from wdsctl.core.prepare.preview import preview_sample_type
+from wdsctl.core.prepare.preview import SamplesPreview, preview_samples
 from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.validate.validate import validate
 
@@ -81,7 +81,13 @@ def test_new_files_get_keys_by_rule_of_dataset(tmp_path: Path) -> None:
     assert prepare(source, dest).up_to_date
 
 
-def test_preview_sample_type_uses_key_rule_of_dataset(tmp_path: Path) -> None:
+def kinds_of(preview: SamplesPreview | None) -> set[str]:
+    assert preview is not None
+    assert preview.detection is not None
+    return set(preview.detection.kinds)
+
+
+def test_preview_samples_uses_key_rule_of_dataset(tmp_path: Path) -> None:
     odd = {f"{i}.{word}.jpg": a_jpeg(i) for i in range(50) for word in ("near", "far")}
     source, dest = a_folder(tmp_path / "raw", odd), str(tmp_path / "made")
     request = PrepareRequest(index=IndexRequest(key_until="known-extension"))
@@ -89,15 +95,13 @@ def test_preview_sample_type_uses_key_rule_of_dataset(tmp_path: Path) -> None:
         (PrepareRequest(index=IndexRequest(key_until="first-dot")), {"near.jpg", "far.jpg"}),
         (request, {"jpg"}),
     ):
-        preview = preview_sample_type(source, dest, options)
-        assert preview is not None
-        assert set(preview.kinds) == kinds
+        preview = preview_samples(source, dest, options)
+        assert kinds_of(preview) == kinds
 
     prepare(source, dest, request)
-    second_preview = preview_sample_type(source, dest, PrepareRequest(redetect=True))
+    second_preview = preview_samples(source, dest, PrepareRequest(redetect=True))
 
-    assert second_preview is not None
-    assert set(second_preview.kinds) == {"jpg"}
+    assert kinds_of(second_preview) == {"jpg"}
 
 
 @pytest.mark.parametrize("is_raw", [True, False])

@@ -14,7 +14,7 @@ import typer
 from wdsctl.cli import errors, options
 from wdsctl.cli.declared import takes, typer_info
 from wdsctl.cli.formatting import display_path, escape_line, format_count, format_field_map, format_size
-from wdsctl.cli.recognition import batch_rows, detection_rows, field_lines, preview_rows
+from wdsctl.cli.recognition import batch_rows, detection_rows, example_rows, field_lines, preview_rows
 from wdsctl.cli.tables import finding_lines, labelled_lines, sort_by_severity
 from wdsctl.core.prepare.request import DEST, SOURCE, PrepareRequest, consent
 from wdsctl.core.text import pluralize
@@ -217,7 +217,7 @@ def render_prepare(
         has_route = report.source != report.dest
         route = f"{display_path(report.source)} -> " if has_route else ""
         yield f"{route}{display_path(report.dest)}{' (dry run: nothing is written)' if report.dry_run else ''}"
-        yield labelled_lines(list(_steps(report, types, explain=explain)))
+        yield labelled_lines(list(_steps(report, types, explain=explain, is_chosen=bool(type_note))))
     if report.conversion is not None:
         yield from finding_lines(sort_by_severity(report.conversion.findings))
     if report.index is not None:
@@ -238,15 +238,18 @@ def _form(report: PrepareReport, *, explain: bool) -> Iterator[tuple[str, Render
 
 
 def _steps(
-    report: PrepareReport, types: Iterable[tuple[str, RenderableType]], *, explain: bool
+    report: PrepareReport, types: Iterable[tuple[str, RenderableType]], *, explain: bool, is_chosen: bool
 ) -> Iterator[tuple[str, RenderableType]]:
-    """What the source is, and what each step of `prepare` did. `types`: the rows about the sample type."""
+    """What the source is, and what each step of `prepare` did. `types`: the rows about the sample type, which the user
+    has chosen if `is_chosen`.
+    """
     from wdsctl.cli.commands.split import rule_text, splits_table
 
     conversion_sources = () if report.conversion is None else report.conversion.sources
     if report.sample_type:
         fields = [field for source in conversion_sources for field in source.fields]
-        yield from batch_rows(report.sample_type, report.field_map, report.detection, fields)
+        is_decided = not report.dry_run or is_chosen or report.detection is None or report.detection.is_sure
+        yield from batch_rows(report.sample_type, report.field_map, report.detection, fields, is_decided=is_decided)
     yield from _form(report, explain=explain)
     if report.conversion is not None:
         yield from _conversion(report.conversion)
@@ -261,6 +264,8 @@ def _steps(
         is_of_source = report.conversion is not None and report.split.by == "keys"
         yield "split", "as in the source" if is_of_source else rule_text(report.split)
         yield "", splits_table(report.split.splits)
+    for row, (key, line) in enumerate(example_rows(report.examples)):
+        yield ("" if row else "samples"), f"{key}: {line}"
 
 
 def _type_rows(
@@ -273,7 +278,7 @@ def _type_rows(
     keeps_type: bool,
 ) -> Iterator[tuple[str, RenderableType]]:
     """The sample type, and where it comes from."""
-    if report.detection is not None and report.index is not None:
+    if report.detection is not None and (report.index is not None or report.dry_run):
         yield from (
             [("type", type_note)] if type_note else detection_rows(report.detection, explain=explain, with_fields=False)
         )
@@ -285,10 +290,9 @@ def _type_rows(
             former = "the same type and fields" if is_same else escape_line(report.former_type)
             verb = "has" if is_same or keeps_type else "had"
             yield "", f"dataset.yaml {verb} {former}{'' if is_same or not keeps_type else ' (--redetect replaces it)'}"
-        config = os.path.join(os.path.dirname(report.index.catalog), "dataset.yaml")
-        config = os.path.join(report.dest, "monolithic.yaml") if report.primary else config
-        if is_sure and not keeps_type:
-            yield "", display_path(config)
+        if is_sure and not keeps_type and report.index is not None and not report.dry_run:
+            config = os.path.join(os.path.dirname(report.index.catalog), "dataset.yaml")
+            yield "", display_path(os.path.join(report.dest, "monolithic.yaml") if report.primary else config)
     elif report.sample_type:
         field_map = f": {format_field_map(dict(report.field_map))}" if report.field_map else ""
         origin = f"from {'monolithic.yaml' if report.primary else 'dataset.yaml'}"

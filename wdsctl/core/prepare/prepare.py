@@ -63,8 +63,15 @@ from wdsctl.core.prepare.checks import (
     sample_options,
     survey_source,
 )
+from wdsctl.core.prepare.examples import ExampleSample
 from wdsctl.core.prepare.polylithic import resolve_polylithic_config
-from wdsctl.core.prepare.preview import check_fields_of_folder, check_fields_of_format
+from wdsctl.core.prepare.preview import (
+    SamplesPreview,
+    check_fields_of_folder,
+    check_fields_of_format,
+    preview_format,
+    preview_samples,
+)
 from wdsctl.core.prepare.request import PrepareCommand, PrepareRequest, consent
 from wdsctl.core.prepare.robots import (
     FORMAT as ROBOT_FORMAT,
@@ -121,6 +128,7 @@ class PrepareReport:
     sample_type: str = ""  # in dataset.yaml, or of the complete samples of a polylithic `dest`; empty if not written
     field_map: Mapping[str, str] = field(default_factory=dict)  # of this sample type
     robot: RobotReport | None = None  # of a LeRobot dataset
+    examples: tuple[ExampleSample, ...] = ()  # of a dry run: the first samples
     former_type: str = ""  # "TYPE: FIELD=PART,..." of the dataset.yaml that existed before; empty without one
 
 
@@ -228,7 +236,9 @@ def _prepare(source: str, dest: str | None, request: PrepareRequest, progress: P
     if request.index.dry_run:
         with OpenDataset(location) as dataset:
             indexed = index_locked(dataset, request.index, progress)
-        return _dry_run_report(source, root, form, None, indexed)
+            config = dataset.config if dataset.has_config() else None
+        preview = preview_samples(source, None, request, config=config, progress=progress)
+        return _dry_run_report(source, root, form, None, indexed, preview=preview)
     if not from_folder:
         check_new_catalog(location, request.index.exclude or (), RootSpec(root, request.index.selection))
     note_catalog_location(location, request.catalog, progress)
@@ -279,7 +289,8 @@ def _prepare_from_format(
         if len(conversion.datasets) <= 1 and not (is_url(dest) or os.path.exists(dest)):
             by, shards = split_by_of_written(request), conversion.files
             check_fills_requested_splits(request, by, shards=shards, samples=conversion.samples)
-        return _dry_run_report(source, dest, form, None, None, conversion)
+        preview = preview_format(source, form, request).samples
+        return _dry_run_report(source, dest, form, None, None, conversion, preview)
     index = replace(request.index, key=None, exclude=(), missing="error")
     written = PrepareRequest()
     here = replace(
@@ -554,7 +565,8 @@ def _dry_run_of_folder(
     if is_new and request.split is None:
         unused = split_folder_findings((sample.key for sample in listing.samples), dest)
         folder = replace(folder, findings=(*folder.findings, *unused))
-    return _dry_run_report(source, dest, form, folder, None)
+    preview = preview_samples(source, dest, request, progress=progress)
+    return _dry_run_report(source, dest, form, folder, None, preview=preview)
 
 
 def _dry_run_report(
@@ -564,6 +576,7 @@ def _dry_run_report(
     folder: FolderReport | None,
     index: IndexReport | None,
     conversion: ConvertReport | None = None,
+    preview: SamplesPreview | None = None,
 ) -> PrepareReport:
     return PrepareReport(
         source=redact_secrets(source),
@@ -573,8 +586,11 @@ def _dry_run_report(
         folder=folder,
         conversion=conversion,
         index=index,
-        detection=None,
+        detection=None if preview is None else preview.detection,
         split=None,
         up_to_date=index is not None and index.up_to_date,
         dry_run=True,
+        sample_type="" if preview is None else preview.sample_type,
+        field_map={} if preview is None else preview.field_map,
+        examples=() if preview is None else preview.examples,
     )

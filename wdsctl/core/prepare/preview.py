@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from wdsctl.core import importers
 from wdsctl.core.convert.exporters.shards import EXPORTER
+from wdsctl.core.dataset.config import DatasetConfig
 from wdsctl.core.dataset.location import DatasetLocation, locate
 from wdsctl.core.dataset.lock import hold_lock
 from wdsctl.core.dataset.raw_folder import RawListing
@@ -24,6 +25,7 @@ from wdsctl.core.index.write_dataset_yaml import SampleTypeRequest, detect_datas
 from wdsctl.core.media.kinds import MEDIA_KINDS, part_kind
 from wdsctl.core.opened.handle import OpenDataset
 from wdsctl.core.prepare.checks import conversion_request, survey_source
+from wdsctl.core.prepare.examples import ExampleSample, read_examples
 from wdsctl.core.prepare.plan import sample_size_bytes
 from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.prepare.source import SourceFormat
@@ -41,12 +43,23 @@ MAX_PREVIEW_BYTES = 256 << 20  # all samples together, unless the smallest one i
 JSONL_HEAD_BYTES = 4 << 20
 
 
+class SamplesPreview(NamedTuple):
+    """What the first samples show: their type and fields, and some of them. `detection`: None if their format defines
+    the type.
+    """
+
+    sample_type: str
+    field_map: dict[str, str]
+    detection: Detection | None
+    examples: tuple[ExampleSample, ...]
+
+
 class FormatPreview(NamedTuple):
-    """What the first samples of a source show. `detection`: None if its format defines the sample type."""
+    """What a source shows that an importer reads. `samples`: None if it has none that can be read."""
 
     description: SourceDescription
     split_names: tuple[str, ...]
-    detection: Detection | None
+    samples: SamplesPreview | None
 
 
 def preview_format(source: str, form: SourceFormat, request: PrepareRequest) -> FormatPreview:
@@ -58,13 +71,12 @@ def preview_format(source: str, form: SourceFormat, request: PrepareRequest) -> 
     with importers.open_source(form.name, source, options) as opened:
         about = opened.describe() if isinstance(opened, DescribedSource) else SourceDescription()
         split_names = opened.split_names if isinstance(opened, DetailedSource) else ()
-        if about.config is not None or request.sample_type:
-            return FormatPreview(about, split_names, None)
         with TemporaryDirectory(prefix="wdsctl-") as temporary:
             root = os.path.join(os.path.realpath(temporary), "shards")
             os.makedirs(root)
             EXPORTER.write(os.path.join(root, "some.tar"), _read_first_samples(opened), {})
-            return FormatPreview(about, split_names, _detect(locate(root, writing=True), IndexRequest()))
+            there = locate(root, writing=True)
+            return FormatPreview(about, split_names, _preview(there, IndexRequest(), request, about.config))
 
 
 def check_fields_of_format(source: str, form: SourceFormat, request: PrepareRequest) -> None:
@@ -153,17 +165,48 @@ def _read_first_samples(opened: Source) -> Iterator[tuple[str, Iterator[Part]]]:
 
 
 def _detect(location: DatasetLocation, request: IndexRequest) -> Detection | None:
-    """Index and look. The names of one shard are not enough to judge the keys: `prepare` checks those of all shards."""
     with OpenDataset(location) as dataset:
-        with hold_lock(location.lock):
-            report = index_locked(dataset, replace(request, skip_key_checks=True), SILENT_PROGRESS)
-        return detect_dataset_type(dataset, report.generation) if report.samples else None
+        generation = _index_some(dataset, request)
+        return detect_dataset_type(dataset, generation) if generation else None
 
 
-def preview_sample_type(
-    source: str, dest: str | None, request: PrepareRequest, *, progress: Progress = SILENT_PROGRESS
-) -> Detection | None:
-    """Detect the sample type from a few samples, as `prepare` would; None if there are no samples.
+def _index_some(dataset: OpenDataset, request: IndexRequest) -> int:
+    """Index, and return the generation; 0 without samples. The names of one shard are not enough to judge the keys:
+    `prepare` checks those of all shards.
+    """
+    with hold_lock(dataset.location.lock):
+        report = index_locked(dataset, replace(request, skip_key_checks=True), SILENT_PROGRESS)
+    return report.generation if report.samples else 0
+
+
+def _preview(
+    location: DatasetLocation, index_request: IndexRequest, request: PrepareRequest, config: DatasetConfig | None = None
+) -> SamplesPreview | None:
+    """`config`: of a format that defines the type, which only the request overrides."""
+    with OpenDataset(location) as dataset:
+        generation = _index_some(dataset, index_request)
+        if not generation:
+            return None
+        is_defined = config is not None and not (request.sample_type or request.field_map)
+        found = None if is_defined else detect_dataset_type(dataset, generation)
+        likely = found or config or DatasetConfig()
+        sample_type = request.sample_type or likely.sample_type
+        field_map = dict(request.field_map or (likely.field_map if sample_type == likely.sample_type else {}))
+        return SamplesPreview(
+            sample_type, field_map, found, read_examples(location, generation, sample_type, field_map)
+        )
+
+
+def preview_samples(
+    source: str,
+    dest: str | None,
+    request: PrepareRequest,
+    *,
+    config: DatasetConfig | None = None,
+    progress: Progress = SILENT_PROGRESS,
+) -> SamplesPreview | None:
+    """The sample type of a few samples as `prepare` would detect it, and some of them; None if there are no samples.
+    `config`: of the dataset, if it has one.
 
     Raises what `prepare` raises for a source that it cannot read. Cost: a listing of the source, and the headers of one
     tar, the first 4 MiB of one JSONL file, or a copy of at most 64 raw samples in the temporary folder.
@@ -171,14 +214,9 @@ def preview_sample_type(
     with TemporaryDirectory(prefix="wdsctl-") as temporary:
         folder = os.path.realpath(temporary)
         if dest is not None and request.index.selection is None:
-            some: tuple[DatasetLocation, IndexRequest] | None = _pack_raw_samples(
-                source, dest, folder, request, progress
-            )
-        else:
-            some = _choose_shard(source, folder, request)
-        if some is None:
-            return None
-        return _detect(*some)
+            return _preview(*_pack_raw_samples(source, dest, folder, request, progress), request)
+        some = _choose_shard(source, folder, request)
+        return None if some is None else _preview(*some, request, config)
 
 
 def _pack_raw_samples(

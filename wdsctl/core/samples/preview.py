@@ -53,7 +53,12 @@ def preview_facts(facts: MediumFacts | Unreadable, format_name: str = "") -> Par
 
 
 def _preview_text(head: bytes) -> str:
-    text = " ".join(head[: 8 * PREVIEW_TEXT_CHARS].decode("utf-8", "replace").removeprefix("\ufeff").split())
+    return preview_text(head[: 8 * PREVIEW_TEXT_CHARS].decode("utf-8", "replace").removeprefix("\ufeff"))
+
+
+def preview_text(text: str) -> str:
+    """The beginning of a text in one line of printable characters."""
+    text = " ".join(text[: 8 * PREVIEW_TEXT_CHARS].split())
     shown = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
     return shown if len(shown) <= PREVIEW_TEXT_CHARS else shown[: PREVIEW_TEXT_CHARS - 1] + "…"
 
