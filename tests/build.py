@@ -133,11 +133,11 @@ def split_by_ratios(
     by: SplitBy = "auto",
     seed: int = 0,
     dry_run: bool = False,
-    may_move: bool = False,
+    allow_split_changes: bool = False,
     progress: Progress = SILENT_PROGRESS,
 ) -> SplitReport:
     """Divide the dataset by `ratios`, as `wdsctl split ROOT RATIOS` does."""
-    request = SplitRequest(rule=SplitRule(dict(ratios), by, seed), may_move=may_move)
+    request = SplitRequest(rule=SplitRule(dict(ratios), by, seed), allow_split_changes=allow_split_changes)
     return split_dataset(root, request, dry_run=dry_run, progress=progress)
 
 

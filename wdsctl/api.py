@@ -143,12 +143,15 @@ def prepare(
     layout: Literal["", "monolithic", "polylithic"] = "",
     parts: str | Sequence[str] = (),
     on_missing: Literal["error", "skip", "keep"] = "error",
+    source_moved: bool = False,
     split: str | Mapping[str, float] | None = None,
     by: Literal["auto", "shard", "sample", "key"] = "auto",
     seed: int = 0,
+    allow_split_changes: bool = False,
     sample_type: str = "",
     field_map: str | Mapping[str, str] = "",
     redetect: bool = False,
+    accept_type: bool = False,
     drawn_on: Literal["", "shown", "stored"] = "",
     overwrite: bool = False,
     key: str | None = None,
@@ -183,13 +186,16 @@ def prepare(
     have]
     `on_missing`: Incomplete samples, files without a key, and unreadable files: stop, skip these samples, or keep the
     parts that exist.
+    `source_moved`: Raw files: `source` is the folder that `dest` was written from, moved and changed since.
     `split`: 8,1,1 or train=8,val=1,test=1. [default: as in the source or dataset.yaml; else all samples in train]
     `by`: Assign whole shards, single samples, or samples by a hash of their key. auto: single samples if prepare writes
     the shards to `dest`; in place, whole shards if they fit the ratios, else single samples.
     `seed`: Seed of the split.
+    `allow_split_changes`: Let samples leave their split for another one.
     `sample_type`: Sample type, such as CaptioningSample. [default: detected]
     `field_map`: Fields and their parts: image=jpg,caption=txt or a JSON object. [default: detected]
     `redetect`: Detect the sample type again and rewrite dataset.yaml.
+    `accept_type`: Accept the detected sample type even if it is uncertain.
     `drawn_on`: What boxes and masks are drawn on: images as viewers show them, turned by EXIF, or as files store them.
     [default: by the format, and by sizes]
     `overwrite`: Replace what another conversion wrote to `dest`, once the new dataset is complete.
@@ -204,8 +210,8 @@ def prepare(
     run; in the first run rows for tars, counts for JSONL]
     `hashed`: Compute the SHA-256 of every shard, by reading all of it. [default: as in the last run; in the first run
     no]
-    `yes`: Accept an uncertain detection, let samples change their split, and accept a source that has moved and changed
-    since `dest` was written.
+    `yes`: All consents: accept_type, allow_split_changes, source_moved. Also start again although another conversion
+    into `dest` is unfinished.
 
     Recognises the format of `source` and writes the samples as shards below `dest`. Uses tars and JSONL of texts in
     place, without `dest`. Then indexes the shards, detects the sample type, and assigns the samples to splits.
@@ -238,6 +244,7 @@ def split(
     exclude_keys: PathText | Sequence[PathText] = (),
     exclude_code: str | Sequence[str] = (),
     no_excludes: bool = False,
+    allow_split_changes: bool = False,
     allow_empty: bool = False,
     drop: bool = False,
     again: bool = False,
@@ -269,10 +276,11 @@ def split(
     `exclude_keys`: Exclude the keys in a file.
     `exclude_code`: Exclude samples with this finding of validate.
     `no_excludes`: Remove all excludes except those given here.
+    `allow_split_changes`: Let samples leave their split for another one.
     `allow_empty`: Allow empty splits, and patterns and keys without matches.
     `drop`: Delete the split set of `split_set`, or its folds; without `split_set`, the default set, with `yes`.
     `again`: Create all split sets again by the rules in dataset.yaml.
-    `yes`: Let samples move to another split, and let `drop` delete the default set.
+    `yes`: As `allow_split_changes`, and let `drop` delete the default set.
 
     Pass one of `ratios`, `pattern`, `keys`, `by_value`, `from_file`, `folds`, `drop` and `again`, or only excludes.
     `wdsctl.inspect(root).splits` shows the splits.

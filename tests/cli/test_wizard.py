@@ -385,7 +385,7 @@ def test_command_lines_include_every_option() -> None:
         sample_type="CaptioningSample",
         field_map={"image": "jpg,png", "caption": "json[a,b=c]"},
         redetect=True,
-        moved=True,
+        source_moved=True,
         catalog="my catalog",
         index=IndexRequest(exclude=("a*", "b c"), key="a b", missing="drop", dry_run=True),
     )
@@ -406,7 +406,7 @@ def test_command_lines_include_every_option() -> None:
         assert values[f"--{name.replace('_', '-')}"] == str(getattr(holder, name))
     assert values["--by"] == "sample"
     assert values["--parts"] == "jpg,txt"
-    assert {"--redetect", "--yes", "--dry-run", "--no-input"} <= set(flags)
+    assert {"--redetect", "--source-moved", "--dry-run", "--no-input"} <= set(flags)
 
 
 def test_wizard_asks_split_of_url_and_hides_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -471,6 +471,25 @@ def test_wizard_asks_again_if_whole_dataset_is_uncertain(
     assert len(requests) == 2
 
 
+@pytest.mark.parametrize(
+    ("given", "flag"), [(PrepareRequest(accept_type=True), "--accept-type"), (PrepareRequest(yes=True), "--yes")]
+)
+def test_wizard_does_not_ask_for_a_consent_that_was_given(photos: str, given: PrepareRequest, flag: str) -> None:
+    request = replace(given, split={"train": 1.0})
+    ask = make_answers()
+
+    outcome = prepare_with_questions(
+        WizardCommand(source=photos, dest="shards", request=request),
+        Interview(ask, yes=request.yes),
+        QUIET,
+        lambda _command, _output: a_prepare_report(),
+        lambda _command, _output: UNSURE,
+    )
+
+    assert ask.questions == []
+    assert command_lines(outcome.command, 1000)[0].endswith(f" {flag} --no-input")
+
+
 @pytest.mark.parametrize("answer", [True, False])
 def test_wizard_moves_samples_between_splits_only_if_confirmed(photos: str, answer: bool) -> None:
     move = Move(before="train", after="val", samples=3, keys=("a.tar/1",))
@@ -479,14 +498,14 @@ def test_wizard_moves_samples_between_splits_only_if_confirmed(photos: str, answ
 
     def run(request: WizardCommand, _output: Output) -> PrepareReport:
         requests.append(request)
-        if not request.request.may_move:
+        if not request.request.allow_split_changes:
             raise refused
         return a_prepare_report()
 
     request = WizardCommand(source=photos, dest="shards", request=PrepareRequest(split={"train": 1.0}, sample_type="X"))
     with contextlib.nullcontext() if answer else pytest.raises(SamplesWouldMoveError):
         outcome = prepare_with_questions(request, Interview(make_answers(answer)), QUIET, run)
-        assert "--yes" in command_lines(outcome.command, 1000)[0]
+        assert "--allow-split-changes" in command_lines(outcome.command, 1000)[0]
     assert len(requests) == 1 + answer
 
 

@@ -57,5 +57,5 @@ def splits(root: Path) -> dict[str, int]:
 
 def a_prepared_dataset(root: Path, count: int = 4, each: int = 10) -> str:
     source = some_shards(root, count, each)
-    prepare(source, None, PrepareRequest(split={"train": 8, "val": 2}, split_by="sample", take_unsure=True))
+    prepare(source, None, PrepareRequest(split={"train": 8, "val": 2}, split_by="sample", accept_type=True))
     return source

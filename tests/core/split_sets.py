@@ -48,7 +48,7 @@ def video_of(key: str) -> str:
 
 def split_by_rule(root: str, rule: SplitRule | None, **options: Any) -> SplitReport:
     """Divides by this rule; samples may move between splits."""
-    options.setdefault("may_move", True)
+    options.setdefault("allow_split_changes", True)
     dry_run = options.pop("dry_run", False)
     return split_dataset(root, SplitRequest(rule=rule, **options), dry_run=dry_run)
 

@@ -247,7 +247,7 @@ def test_hostile_plan_in_ledger_of_destination_deletes_nothing_outside(tmp_path:
     """The ledger of a destination names its shards; shards that are no longer planned are removed."""
     raw = a_folder(tmp_path / "raw", samples(0, 6))
     dest = tmp_path / "d"
-    prepare(raw, str(dest), PrepareRequest(shard_samples=3, take_unsure=True))
+    prepare(raw, str(dest), PrepareRequest(shard_samples=3, accept_type=True))
     (tmp_path / "theirs.tar").write_bytes(b"theirs")
     with closing(sqlite3.connect(dest / ".wdsctl" / "ledger.sqlite")) as ledger, ledger:
         ledger.execute("UPDATE planned_shard SET name = '../theirs.tar' WHERE ordinal = 1")

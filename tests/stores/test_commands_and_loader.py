@@ -29,7 +29,7 @@ def test_commands_and_loader_give_same_results_on_every_store(local: str, place:
     assert root != local
     assert inspect(root, samples=3).first == inspect(local, samples=3).first
     for each in (local, root):
-        split_by_ratios(each, {"train": 2, "val": 1}, by="sample", seed=3, may_move=True)
+        split_by_ratios(each, {"train": 2, "val": 1}, by="sample", seed=3, allow_split_changes=True)
         create_view(each, "half", ViewDefinition(sample="50%"), replace=True)
     assert split_of(root) == split_of(local)
     assert validate(root).findings == validate(local).findings

@@ -43,7 +43,7 @@ def test_prepare_from_hub_gives_shards_of_local_source(name: str, hub: str, tmp_
 def test_hub_repository_of_tars_is_a_dataset(hub: str, tmp_path: Path, subpath: str) -> None:
     some_shards(tmp_path / "raw" / subpath.strip("/@main"), 2)
 
-    report = prepare(f"{hub}{subpath}", None, prepare_request(take_unsure=True))
+    report = prepare(f"{hub}{subpath}", None, prepare_request(accept_type=True))
     dataset = get_train_dataset(f"{hub}{subpath}", batch_size=5, worker_config=WorkerConfig(0, 1, 0))
     loader = get_savable_loader(dataset)
 

@@ -52,7 +52,7 @@ def test_prepare_to_store_gives_shards_of_local_destination(
 ) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data-home"))
     source = str(a_folder(tmp_path / "raw", 10))
-    options = prepare_request(shard_samples=4, take_unsure=True, workers=2)
+    options = prepare_request(shard_samples=4, accept_type=True, workers=2)
     prepare(source, str(tmp_path / "local"), options)
     monkeypatch.setattr("wdsctl.core.index.merge.run_scan_unit", None)  # no shard is read back
 

@@ -21,7 +21,10 @@ from wdsctl.core.errors import UsageError, WdsctlError
 
 #: Options that no configuration may set: they confirm, run code, write files, or change what a script reads.
 NOT_CONFIGURABLE = frozenset(
-    {"break-lock", "catalog", "catalog-b", "column", "config", "debug", "json", "output", "trust-code", "yes"}
+    {
+        *("accept-type", "allow-split-changes", "break-lock", "catalog", "catalog-b", "column", "config", "debug"),
+        *("json", "output", "source-moved", "trust-code", "yes"),
+    }
 )
 #: Variables that are not options.
 NON_OPTION_VARIABLES = frozenset(

@@ -55,7 +55,8 @@ RULES = f"""\
 - Exit codes: {_EXIT_CODES}
 - `--quiet` prints only the names of what is listed or written, one per line.
 - In a pipe under a coding agent, lists are TSV and reports JSON, unless `WDSCTL_AGENT=0`.
-- Pass `--no-input`, and `--dry-run` before you write much. `--yes` confirms: ask the user first.
+- Pass `--no-input`, and `--dry-run` before you write much. `--yes` and options such as `--accept-type`
+  confirm: ask the user first.
 - Every command also has `--no-color`, `--debug`, `--config FILE`, `--allow-path DIR` and `--help`.
 - `shards@NAME` is the view NAME of the dataset `shards`.
 """

@@ -144,3 +144,9 @@ def _finding_heading(finding: Finding, count: int) -> Text:
 
 def _times(count: int) -> str:
     return f" ({format_count(count)} times)" if count > 1 else ""
+
+
+def consent_lines(consents: Sequence[str]) -> Iterator[str]:
+    """A line with the consents that a command needed, as options, whether they were passed or `--yes` gave them."""
+    if consents:
+        yield f"consents used: {', '.join(f'--{each}' for each in consents).replace('_', '-')}"

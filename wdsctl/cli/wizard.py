@@ -257,7 +257,7 @@ def _run_confirmed(
             output.warn(*render_moves(refused.report))
             if not interview.confirm("move them?", default=False):
                 raise
-            command = replace(command, request=replace(command.request, may_move=True))
+            command = replace(command, request=replace(command.request, allow_split_changes=True))
         except UnsureTypeError as unsure:
             command = _choose_type(command, unsure.detection, "detected in the whole dataset:", interview, output)
 
@@ -319,7 +319,7 @@ def ask_missing(command: WizardCommand, interview: Interview, output: Output) ->
         request = replace(request, split=split)
     if unused := unused_split_options(request):
         output.note(f"ignored without a split: {' and '.join(unused)}")
-        request = replace(request, split_by="auto", seed=0)
+        request = replace(request, split_by="auto", seed=0, allow_split_changes=False)
     return replace(command, dest=dest, request=request, preview=preview)
 
 
@@ -397,11 +397,12 @@ def _choose_type(
     from wdsctl.cli.tables import labelled_lines
 
     request = command.request
-    show = output.note if interview.yes else output.warn
+    is_accepted = interview.yes or request.accept_type
+    show = output.note if is_accepted else output.warn
     show(title, labelled_lines(_fit_to_screen(detection)))
     choices = "y: use the detected type. n: choose another sample type:\n" + _type_lines()
-    if interview.confirm("the detection is uncertain; use the detected type?", choices=choices):
-        if not interview.yes:
+    if is_accepted or interview.confirm("the detection is uncertain; use the detected type?", choices=choices):
+        if not is_accepted:
             request = replace(request, sample_type=detection.sample_type, redetect=False)
         return replace(command, request=request, accepted=detection)
     sample_type = interview.ask_until("sample type (? lists them)", _parse_sample_type, output, choices=_type_lines())
@@ -460,14 +461,12 @@ def _command_line(command: WizardCommand) -> list[str]:
     line = ["wdsctl", "prepare", redact_secrets(command.source), *([command.dest] if command.dest is not None else [])]
     for each, value in changed_options(command.request):
         line += _words(each, value) if each.name != "workers" else []
-    if command.request.may_move or command.request.moved:
-        line.append("--yes")
     return [*line, "--no-input"]
 
 
 def _words(each: Declared, value: Any) -> list[str]:
     """The words of an option: its flag and its value, as `prepare` parses them."""
-    flag = each.flag
+    flag = each.flag or f"--{each.name}"
     if isinstance(value, bool):
         return [flag if value else f"--no-{flag.removeprefix('--')}"]
     if isinstance(value, Mapping) and each.name == "field_map":

@@ -61,6 +61,7 @@ SHARD_SIZE = Option(
     "Maximum bytes of source data per shard. [default: 1GiB]", metavar="SIZE", parse=parse_size_bytes, parses_early=True
 )
 TEMPLATE = Option("Template of the shard names. Other formats replace .tar by their extension.", metavar="T")
+ALLOW_SPLIT_CHANGES = Option("Let samples leave their split for another one.")
 OVERWRITE = Option("Replace what another conversion wrote to DEST, once the new dataset is complete.")
 DRY_RUN = Option("Show the effect without writing anything.", short="-n")
 SAMPLE_SEED = Option("Seed of --sample.", metavar="N")

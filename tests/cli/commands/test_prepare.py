@@ -56,7 +56,7 @@ def test_prepare_with_other_ratios_names_only_options_that_it_has(wdsctl: Wdsctl
     refused = wdsctl("prepare", shards, "--split", "1,1", "--json")
     error = refused.document["error"]
     assert error["code"] == "WDS238"
-    assert error["hint"] == "omit `--split` to keep the splits, or pass `--yes` to move the samples"
+    assert error["hint"] == "omit `--split` to keep the splits, or pass `--allow-split-changes` to move the samples"
 
 
 def test_prepare_again_is_up_to_date(wdsctl: Wdsctl, photos: Path, tmp_path: Path) -> None:
@@ -148,15 +148,23 @@ def test_prepare_handles_incomplete_samples_by_policy(wdsctl: Wdsctl, photos: Pa
     assert skipped.document["folder"]["samples"] == 11
 
 
-def test_prepare_requires_yes_for_moved_and_changed_folder(wdsctl: Wdsctl, photos: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("consent", ["--source-moved", "--yes"])
+def test_prepare_requires_consent_for_moved_and_changed_folder(
+    wdsctl: Wdsctl, photos: Path, tmp_path: Path, consent: str
+) -> None:
     wdsctl("prepare", photos, tmp_path / "made")
     moved = photos.rename(tmp_path / "moved")
     min(moved.rglob("*.txt")).write_text("changed since")
 
     refused = wdsctl("prepare", moved, tmp_path / "made")
-    confirmed = wdsctl("prepare", moved, tmp_path / "made", "--yes")
+    dry = wdsctl("prepare", moved, tmp_path / "made", consent, "--dry-run", "--json")
+    confirmed = wdsctl("prepare", moved, tmp_path / "made", consent)
+    again = wdsctl("prepare", moved, tmp_path / "made", consent)
 
-    assert (refused.code, "`--yes`" in refused.stderr, confirmed.code) == (2, True, 0)
+    assert (refused.code, "`--source-moved`" in refused.stderr, confirmed.code) == (2, True, 0)
+    assert "consents used: --source-moved\n" in confirmed.stdout
+    assert "consents used" not in again.stdout
+    assert dry.document["consents"] == ["source_moved"]
 
 
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")

@@ -84,17 +84,21 @@ def test_split_waits_for_lock_or_names_its_holder(wdsctl: Wdsctl, shards: Path) 
     assert wdsctl("split", shards, "--wait", "8,2").code == 0
 
 
-def test_split_reassigns_samples_only_with_yes(wdsctl: Wdsctl, shards: Path) -> None:
+@pytest.mark.parametrize("consent", ["--allow-split-changes", "--yes"])
+def test_split_reassigns_samples_only_with_consent(wdsctl: Wdsctl, shards: Path, consent: str) -> None:
     wdsctl("index", shards)
-    wdsctl("split", shards, "8,1,1")
+    first = wdsctl("split", shards, "8,1,1", "--json", consent)
     preview = wdsctl("split", shards, "8,1", "--dry-run")
     refused = wdsctl("split", shards, "8,1", "--json")
-    done = wdsctl("split", shards, "8,1", "--json", "--yes")
+    done = wdsctl("split", shards, "8,1", "--json", consent)
+    again = wdsctl("split", shards, "8,1", "--json", consent)
 
-    assert "6 samples would leave their split, which needs --yes" in preview.stdout
+    assert "6 samples would leave their split, which needs --allow-split-changes" in preview.stdout
     assert (refused.code, refused.document["error"]["code"]) == (2, "WDS238")
     moves = [(move["before"], move["after"], move["samples"]) for move in done.document["reassigned"]]
     assert sorted(moves) == [("test", "val", 3), ("val", "train", 3)]
+    assert [each.document["consents"] for each in (first, done, again)] == [[], ["allow_split_changes"], []]
+    assert "consents used: --allow-split-changes\n" in wdsctl("split", shards, "1,1", consent).stdout
 
 
 def test_split_export_refuses_options_that_it_would_ignore(wdsctl: Wdsctl, shards: Path, tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ def test_prepare_refuses_dest_that_contains_dataset(tmp_path: Path, raw: str, ki
     if kind == "tars":
         prepare(raw, str(inner))
     else:
-        prepare(a_folder(inner, {"a.jsonl": b'{"text":"a"}\n'}), request=PrepareRequest(take_unsure=True))
+        prepare(a_folder(inner, {"a.jsonl": b'{"text":"a"}\n'}), request=PrepareRequest(accept_type=True))
     before = tree(tmp_path / "out")
 
     with pytest.raises(UsageError, match=r"contains the dataset .*/out/some/inner") as caught:
@@ -162,6 +162,6 @@ def test_dataset_with_indexed_inner_dataset_is_refused_with_hint(tmp_path: Path,
 def test_prepared_jsonl_below_dataset_is_allowed(tmp_path: Path, raw: str) -> None:
     prepare(raw, str(tmp_path / "out"))
     labels = a_folder(tmp_path / "out" / "labels", {"a.jsonl": b'{"text":"a"}\n'})
-    prepare(labels, request=PrepareRequest(take_unsure=True))
+    prepare(labels, request=PrepareRequest(accept_type=True))
 
     assert prepare(raw, str(tmp_path / "out")).up_to_date

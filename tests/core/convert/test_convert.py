@@ -150,7 +150,7 @@ def test_apart_divides_dataset_by_split_key_prefix_and_field(tmp_path: Path) -> 
         f"{'cat' if i % 2 else 'dog'}/{i}.json": json.dumps({"m": {"of": f"x/{i % 3}"}}).encode() for i in range(12)
     }
     source = a_dataset(tmp_path / "a", {"0.tar": names})
-    prepare(source, None, PrepareRequest(take_unsure=True, split={"train": 3, "val": 1}, split_by="sample"))
+    prepare(source, None, PrepareRequest(accept_type=True, split={"train": 3, "val": 1}, split_by="sample"))
 
     convert_to(tmp_path / "key", source, apart="key-prefix")
     convert_to(tmp_path / "split", source, apart="split")
@@ -189,7 +189,7 @@ def test_compressed_shards_round_trip(tmp_path: Path) -> None:
 def test_jsonl_is_converted_to_shards(tmp_path: Path) -> None:
     lines = tmp_path / "labels.jsonl"
     lines.write_text("".join(json.dumps({"id": f"k{i}", "n": i}) + "\n" for i in range(5)))
-    prepare(str(lines), None, PrepareRequest(take_unsure=True, index=IndexRequest(key="id")))
+    prepare(str(lines), None, PrepareRequest(accept_type=True, index=IndexRequest(key="id")))
 
     convert_to(tmp_path / "b", lines)
 

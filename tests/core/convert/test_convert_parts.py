@@ -22,7 +22,7 @@ def test_sample_type_is_copied_with_renamed_parts(tmp_path: Path) -> None:
     source = a_dataset(
         tmp_path / "a", {"0.tar": {f"{i}.{p}": d for i in range(4) for p, d in _captioned_image(image, i)}}
     )
-    prepare(source, None, PrepareRequest(take_unsure=True, split={"train": 1}))
+    prepare(source, None, PrepareRequest(accept_type=True, split={"train": 1}))
 
     report = convert_to(tmp_path / "b", source, image=parse_image("jpeg:80"))
 

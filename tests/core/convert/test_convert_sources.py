@@ -135,9 +135,11 @@ def test_polylithic_store_that_differs_from_catalog_is_refused(tmp_path: Path) -
 def test_recomputed_splits_are_other_source(tmp_path: Path) -> None:
     source = tmp_path / "a"
     write_samples(source / "x.tar", b"A")
-    prepare(str(source), None, PrepareRequest(take_unsure=True, split={"train": 1, "val": 1}, split_by="sample"))
+    prepare(str(source), None, PrepareRequest(accept_type=True, split={"train": 1, "val": 1}, split_by="sample"))
     convert_to(tmp_path / "b", str(source))
-    repeated = PrepareRequest(take_unsure=True, split={"train": 3, "val": 1}, split_by="sample", may_move=True)
+    repeated = PrepareRequest(
+        accept_type=True, split={"train": 3, "val": 1}, split_by="sample", allow_split_changes=True
+    )
     prepare(str(source), None, repeated)
 
     with pytest.raises(UsageError) as caught:
@@ -157,12 +159,12 @@ def make_questions(root: Path) -> str:
     """Lines whose lists name entries of the store `media` next to them, in two splits."""
     prepare(
         a_dataset(root / "media", {"0.tar": {f"{i}.jpg": b"%d" % i for i in range(10)}}),
-        request=PrepareRequest(take_unsure=True),
+        request=PrepareRequest(accept_type=True),
     )
     lines = [{"id": f"q{i}", "images": [f"{i}.jpg"], "text": "?"} for i in range(10)]
     (root / "lines.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     options = PrepareRequest(
-        take_unsure=True, split={"train": 8, "val": 2}, split_by="sample", index=IndexRequest(key="id")
+        accept_type=True, split={"train": 8, "val": 2}, split_by="sample", index=IndexRequest(key="id")
     )
     prepare(str(root / "lines.jsonl"), None, options)
     return str(root / "lines.jsonl")
@@ -233,7 +235,7 @@ def test_internal_importer_options_are_refused(tmp_path: Path, form: str, option
 def make_mixed_dataset(root: Path) -> str:
     """A prepared shard, and a compressed one that was added later."""
     write_samples(root / "a.tar", b"A")
-    prepare(str(root), request=PrepareRequest(take_unsure=True))
+    prepare(str(root), request=PrepareRequest(accept_type=True))
     compressed = gzip.compress(a_shard({f"p{i}.txt": b"p" for i in range(4)}))
     (root / "b.tar.gz").write_bytes(compressed)
     return str(root)

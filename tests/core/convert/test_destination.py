@@ -58,7 +58,7 @@ def test_restart_removes_splits_of_previous_conversion(
     tmp_path: Path, template: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = some_shards(tmp_path / "a", 4, 10)
-    prepare(source, None, PrepareRequest(take_unsure=True, split={"train": 1, "val": 1}, split_by="sample"))
+    prepare(source, None, PrepareRequest(accept_type=True, split={"train": 1, "val": 1}, split_by="sample"))
     dest = tmp_path / "b"
     options: dict[str, Any] = {"shard_samples": 10, "template": template}
 

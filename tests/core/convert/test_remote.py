@@ -158,7 +158,7 @@ def test_prepare_writes_table_into_store(tmp_path: Path, dest: str) -> None:
         (folder / f"{i}.jpg").write_bytes(bytes([255, 216, 255, i]) * 100)
     (folder / "labels.csv").write_text("file,caption\n" + "".join(f"{i}.jpg,number {i}\n" for i in range(5)))
 
-    report = prepare(str(folder / "labels.csv"), dest, PrepareRequest(take_unsure=True))
+    report = prepare(str(folder / "labels.csv"), dest, PrepareRequest(accept_type=True))
 
     assert report.index is not None
     assert report.index.samples == 5

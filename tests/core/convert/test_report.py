@@ -20,7 +20,7 @@ def make_prepared(root: Path, *, first: int = 0, **split: float) -> Path:
     prepare(
         some_shards(root, 2, 5, first=first),
         None,
-        PrepareRequest(take_unsure=True, split=split or None, split_by="sample" if split else "auto"),
+        PrepareRequest(accept_type=True, split=split or None, split_by="sample" if split else "auto"),
     )
     return root
 

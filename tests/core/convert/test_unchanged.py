@@ -55,7 +55,7 @@ def packed(root: Path) -> str:
 
 
 def prepared_shards(root: Path) -> str:
-    prepare(some_shards(root, 3), None, PrepareRequest(take_unsure=True, split={"a": 1, "b": 1}, split_by="sample"))
+    prepare(some_shards(root, 3), None, PrepareRequest(accept_type=True, split={"a": 1, "b": 1}, split_by="sample"))
     return str(root)
 
 
@@ -189,7 +189,7 @@ def test_changed_splits_are_reported(tmp_path: Path) -> None:
     source = a_prepared_dataset(tmp_path / "a")
     convert_to(tmp_path / "out", source)
     split = {"train": 1, "val": 1}
-    prepare(source, None, PrepareRequest(take_unsure=True, split=split, split_by="sample", may_move=True))
+    prepare(source, None, PrepareRequest(accept_type=True, split=split, split_by="sample", allow_split_changes=True))
 
     with pytest.raises(UsageError, match="other samples, or other splits"):
         convert_to(tmp_path / "out", source)

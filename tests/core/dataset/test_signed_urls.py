@@ -22,7 +22,7 @@ from wdsctl.core.urls import hide_query, is_signature, is_signed, redact_secrets
 from wdsctl.core.validate.validate import validate
 from wdsctl.loader import get_loader, get_train_dataset
 
-UNSURE = PrepareRequest(take_unsure=True)
+UNSURE = PrepareRequest(accept_type=True)
 SIGNED = "https://host/a/x.tar?X-Amz-Signature=abc%2Fd&X-Amz-Expires=9"
 
 

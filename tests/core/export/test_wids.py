@@ -126,7 +126,7 @@ def test_indexes_of_former_splits_are_named(tmp_path: Path) -> None:
     split_dataset(root, parse_split_request(SplitOptions(ratios="train=2,val=1,test=1", by="shard")))
     assert export(wids(root)).notes == ()
     Path(root, "index-mine.json").write_text("{}")
-    split_dataset(root, SplitRequest(rule=SplitRule({"train": 3, "val": 1}, "shard"), may_move=True))
+    split_dataset(root, SplitRequest(rule=SplitRule({"train": 3, "val": 1}, "shard"), allow_split_changes=True))
     report = export(ExportRequest(root=root, target="wids", overwrite=True))
     assert report.notes == ("index-test.json of an earlier export stay, but do not fit the splits now: remove them",)
 

@@ -22,7 +22,7 @@ def open_source(root: str, **options: str) -> Any:
 
 def test_shards_lists_samples_with_parts_and_splits(tmp_path: Path) -> None:
     root = some_shards(tmp_path / "a", 2, 2)
-    prepare(root, None, PrepareRequest(take_unsure=True, split={"train": 1, "val": 1}, split_by="shard"))
+    prepare(root, None, PrepareRequest(accept_type=True, split={"train": 1, "val": 1}, split_by="shard"))
 
     with open_source(root) as source:
         found = list(source.list_samples())
@@ -38,7 +38,7 @@ def test_large_parts_are_passed_as_file_ranges(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(shards, "LARGE_PART_BYTES", 1000)
     videos = {f"{i}.{part}": bytes([i]) * size for i in range(3) for part, size in (("mp4", 5000), ("txt", 3))}
     root = a_dataset(tmp_path / "a", {"0.tar": videos})
-    prepare(root, request=PrepareRequest(take_unsure=True))
+    prepare(root, request=PrepareRequest(accept_type=True))
 
     with open_source(root) as source:
         video, text = source.read_selected(1, lambda _name: True)
@@ -58,7 +58,7 @@ def test_large_parts_are_passed_as_file_ranges(tmp_path: Path, monkeypatch: pyte
 
 def test_shards_refuses_replaced_shard(tmp_path: Path) -> None:
     root = some_shards(tmp_path / "a", 1)
-    prepare(root, request=PrepareRequest(take_unsure=True))
+    prepare(root, request=PrepareRequest(accept_type=True))
     rewrite_shard(tmp_path / "a" / "shard-000.tar", {"x.txt": b"other"})
 
     with open_source(root) as source, pytest.raises(StorageError) as caught:

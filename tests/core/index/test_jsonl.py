@@ -88,7 +88,7 @@ def test_jsonl_folder_is_one_dataset_split_by_file_or_line(tmp_path: Path) -> No
         "train": 3,
         "val": 1,
     }
-    by_line = split_by_ratios(root, {"train": 3, "val": 1}, by="sample", may_move=True)
+    by_line = split_by_ratios(root, {"train": 3, "val": 1}, by="sample", allow_split_changes=True)
     assert {each.name: each.samples for each in by_line.splits} == {"train": 30, "val": 10}
 
 

@@ -227,7 +227,7 @@ def test_plan_of_killed_run_keeps_key_until(tmp_path: Path) -> None:
         (dest / ".wdsctl" / name).unlink()
     a_folder(tmp_path / "raw", {f"{i}.{word}.jpg": a_jpeg(i) for i in range(50) for word in ("near", "far")})
 
-    report = prepare(source, str(dest), PrepareRequest(on_missing="keep", take_unsure=True))
+    report = prepare(source, str(dest), PrepareRequest(on_missing="keep", accept_type=True))
 
     assert report.folder is not None
     assert (report.folder.samples, report.folder.kept) == (122, 1)

@@ -120,7 +120,7 @@ def test_dataset_gets_no_line_until_an_option_sets_it(tmp_path: Path) -> None:
     text = path.read_text()
     path.write_text("".join(line for line in text.splitlines(keepends=True) if not line.startswith("drawn_on")))
 
-    prepare(source, None, PrepareRequest(redetect=True, take_unsure=True))
+    prepare(source, None, PrepareRequest(redetect=True, accept_type=True))
     assert rule_of(source) == ""
     found = [each.message for each in validate(source, ValidateRequest(levels=("schema",))).findings]
     assert sum("dataset.yaml does not say" in text for text in found) == 3

@@ -56,7 +56,7 @@ def prepare_local_and_remote(tmp_path: Path, *, shards: int = 4) -> tuple[str, s
     """The same shards on a disk and in remote storage, both prepared: (path, URL)."""
     local = some_shards(tmp_path / "local", shards)
     upload_shards(local, URL)
-    options = PrepareRequest(take_unsure=True, split={"train": 3, "val": 1})
+    options = PrepareRequest(accept_type=True, split={"train": 3, "val": 1})
     prepare(local, None, options)
     prepare(URL, None, options)
     return local, URL
@@ -123,7 +123,7 @@ def test_vanished_remote_shards_are_reported(tmp_path: Path) -> None:
 
 def test_prepare_and_index_refuse_empty_remote_folder(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
-        prepare(URL, request=PrepareRequest(take_unsure=True))
+        prepare(URL, request=PrepareRequest(accept_type=True))
     assert caught.value.code == "WDS003"
     with pytest.raises(InputError, match="found no shards"):
         index(URL)
@@ -178,8 +178,8 @@ def test_inspect_reads_samples_with_one_request_per_shard(tmp_path: Path) -> Non
 
 def test_remote_split_equals_local_split(tmp_path: Path) -> None:
     local, url = prepare_local_and_remote(tmp_path)
-    split_by_ratios(local, {"a": 1, "b": 1}, by="sample", seed=3, may_move=True)
-    split_by_ratios(url, {"a": 1, "b": 1}, by="sample", seed=3, may_move=True)
+    split_by_ratios(local, {"a": 1, "b": 1}, by="sample", seed=3, allow_split_changes=True)
+    split_by_ratios(url, {"a": 1, "b": 1}, by="sample", seed=3, allow_split_changes=True)
 
     assert rows(url) == rows(local)
 
@@ -187,7 +187,7 @@ def test_remote_split_equals_local_split(tmp_path: Path) -> None:
 def test_password_of_url_is_neither_shown_nor_stored(tmp_path: Path) -> None:
     url = "memory://ann:secret@store/shards"
     upload_shards(some_shards(tmp_path / "local", 1), url)
-    report = prepare(url, request=PrepareRequest(take_unsure=True))
+    report = prepare(url, request=PrepareRequest(accept_type=True))
 
     assert report.source == report.dest == "memory://store/shards"
     assert "secret" not in f"{report}{inspect(url)}{validate(url)}{index(url)}{split_by_ratios(url, {'a': 1})}"
@@ -206,7 +206,7 @@ def test_file_url_is_local_dataset(tmp_path: Path) -> None:
 
 def test_prepare_of_s3_by_two_workers_has_same_rows_as_local(tmp_path: Path, endpoint: str) -> None:
     local = some_shards(tmp_path / "local", 5)
-    prepare(local, None, PrepareRequest(take_unsure=True, split={"train": 3, "val": 1}))
+    prepare(local, None, PrepareRequest(accept_type=True, split={"train": 3, "val": 1}))
     url = upload_shards(local, "s3://bucket/five")
     command = [sys.executable, "-m", "wdsctl", "prepare", url, "--split", "3,1", "--yes", "--workers", "2", "--json"]
     command += ["--catalog", str(tmp_path / "catalog")]

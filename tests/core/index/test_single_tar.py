@@ -54,7 +54,7 @@ def test_changed_single_tar_is_indexed_again(tar: str) -> None:
 
 
 def test_prepared_single_tar_has_catalog_next_to_it(tar: str) -> None:
-    report = prepare(tar, request=PrepareRequest(take_unsure=True))
+    report = prepare(tar, request=PrepareRequest(accept_type=True))
 
     assert report.index is not None
     assert (report.index.samples, report.index.shards) == (2, 1)

@@ -46,7 +46,7 @@ NAMES = [
 )
 def test_probes_fit_their_own_shard(tmp_path: Path, tar_format: int, names: list[str]) -> None:
     write_tar(tmp_path / "a.tar", names, tar_format)
-    prepare(str(tmp_path), None, PrepareRequest(take_unsure=True))
+    prepare(str(tmp_path), None, PrepareRequest(accept_type=True))
     index = Offsets(locate(str(tmp_path)).offsets_path(1))
     data = (tmp_path / "a.tar").read_bytes()
 

@@ -77,7 +77,9 @@ VERBS: dict[str, Callable[[str, int], object]] = {
     "index": lambda root, _: index(root),
     "rebuild": lambda root, _: index(root, rebuild=True),
     "drop": lambda root, _: drop_last_shard(root),
-    "split": lambda root, step: split_by_ratios(root, {"train": step % 3 + 1, "val": 1}, by="sample", may_move=True),
+    "split": lambda root, step: split_by_ratios(
+        root, {"train": step % 3 + 1, "val": 1}, by="sample", allow_split_changes=True
+    ),
     "vacuum": lambda root, _: catalog_vacuum(root, generations=1),
     "quarantine": lambda root, _: validate_dataset(root, ValidateRequest(quarantine=True)),
 }

@@ -83,7 +83,7 @@ def test_zip_with_files_of_a_table_is_unpacked_and_kept(tmp_path: Path) -> None:
 def test_zip_that_is_a_sample_part_is_not_unpacked(tmp_path: Path) -> None:
     root = a_folder(tmp_path / "raw", {f"{i}.{part}": JPEG for i in range(3) for part in ("jpg", "zip")})
 
-    prepare(root, str(tmp_path / "made"), PrepareRequest(take_unsure=True))
+    prepare(root, str(tmp_path / "made"), PrepareRequest(accept_type=True))
 
     assert "0.zip" in read_members(tmp_path / "made")
 

@@ -22,7 +22,7 @@ from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.samples.detect import Detection
 from wdsctl.core.split.leaks import find_leaks
 
-OPTIONS: dict[str, Any] = {"format_options": {"key": "id"}, "take_unsure": True}
+OPTIONS: dict[str, Any] = {"format_options": {"key": "id"}, "yes": True}
 
 
 @pytest.fixture
@@ -210,7 +210,7 @@ def test_unsure_sample_type_is_refused_after_all_other_steps(tmp_path: Path, mon
     monkeypatch.setattr(Detection, "is_sure", property(lambda _: False))
 
     with pytest.raises(UsageError) as caught:
-        run(source, tmp_path / "d", take_unsure=False)
+        run(source, tmp_path / "d", yes=False)
 
     assert caught.value.code == "WDS221"
     assert caught.value.hint.startswith("to accept this sample type, run `wdsctl prepare ")

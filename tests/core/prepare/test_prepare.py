@@ -106,7 +106,7 @@ def test_table_of_left_out_files_has_no_samples_that_are_kept(
 def test_second_run_is_up_to_date_and_writes_only_ledger(tmp_path: Path, is_raw: bool) -> None:
     source = a_folder(tmp_path / "raw", captions(0, 6)) if is_raw else some_shards(tmp_path / "tars", 3)
     dest = str(tmp_path / "made") if is_raw else None
-    options = PrepareRequest(split={"train": 2, "val": 1}, take_unsure=True)
+    options = PrepareRequest(split={"train": 2, "val": 1}, accept_type=True)
     options = replace(options, shard_samples=2) if is_raw else options
     first = prepare(source, dest, options)
     before = tree(first.dest)
@@ -162,7 +162,7 @@ def test_request_equal_to_dataset_yaml_is_up_to_date(tmp_path: Path) -> None:
 
 def test_new_split_request_is_not_up_to_date(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 10)
-    prepare(root, request=PrepareRequest(take_unsure=True))
+    prepare(root, request=PrepareRequest(accept_type=True))
     report = prepare(root, request=PrepareRequest(split={"train": 9, "val": 1}))
 
     assert not report.up_to_date
@@ -185,7 +185,7 @@ def test_dry_runs_write_nothing(tmp_path: Path) -> None:
 
 def test_excluded_shards_are_not_indexed(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 3)
-    report = prepare(root, request=PrepareRequest(index=IndexRequest(exclude=("*-001.tar",)), take_unsure=True))
+    report = prepare(root, request=PrepareRequest(index=IndexRequest(exclude=("*-001.tar",)), accept_type=True))
 
     assert report.index is not None
     assert report.index.samples == 10
@@ -249,14 +249,14 @@ def test_run_that_lost_its_lock_writes_no_more_shards(tmp_path: Path) -> None:
 
 def test_redetect_repairs_broken_dataset_yaml(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 10)
-    prepare(root, request=PrepareRequest(split={"train": 8, "val": 2}, take_unsure=True))
+    prepare(root, request=PrepareRequest(split={"train": 8, "val": 2}, accept_type=True))
     path = Path(locate(root).config_path)
     path.write_text("sample_type: [")
 
     with pytest.raises(DatasetError) as caught:
         prepare(root)
     assert caught.value.code == "WDS220"
-    report = prepare(root, request=PrepareRequest(redetect=True, take_unsure=True))
+    report = prepare(root, request=PrepareRequest(redetect=True, accept_type=True))
     assert (report.up_to_date, report.detection is not None) == (False, True)
     assert load_config(str(path)).split is not None
     assert prepare(root).up_to_date
@@ -276,8 +276,8 @@ def test_inspect_lists_same_samples_for_raw_files_and_for_shards(tmp_path: Path)
     raw, dest = a_folder(tmp_path / "raw", samples(0, 4)), str(tmp_path / "made")
     shards = {f"shard-{i:06d}.tar": samples(2 * i, 2) for i in range(2)}
     tars = a_dataset(tmp_path / "tars", shards)
-    prepare(raw, dest, PrepareRequest(shard_samples=2, take_unsure=True))
-    prepare(tars, request=PrepareRequest(take_unsure=True))
+    prepare(raw, dest, PrepareRequest(shard_samples=2, accept_type=True))
+    prepare(tars, request=PrepareRequest(accept_type=True))
 
     first = inspect(dest, samples=4).first
     assert [(line.key, line.shard) for line in first] == [(f"{i:06d}", f"shard-{i // 2:06d}.tar") for i in range(4)]
@@ -307,14 +307,31 @@ def test_unsure_sample_type_is_refused_last_with_both_commands(tmp_path: Path) -
     assert load_config(locate(root).config_path).split is not None
 
 
-def test_take_unsure_accepts_unsure_sample_type(tmp_path: Path) -> None:
+def test_accept_type_accepts_unsure_sample_type(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.tar": video_members("mp4", "jpg", "txt")})
 
-    report = prepare(root, request=PrepareRequest(take_unsure=True))
+    report = prepare(root, request=PrepareRequest(accept_type=True))
 
     assert report.detection is not None
     assert report.detection.unread == ("jpg",)
+    assert report.consents == ("accept_type",)
     assert load_config(locate(root).config_path).sample_type == "VideoSample"
+
+
+@pytest.mark.parametrize(
+    "consents", [PrepareRequest(allow_split_changes=True, accept_type=True), PrepareRequest(yes=True)]
+)
+def test_report_has_the_consents_that_were_necessary(tmp_path: Path, consents: PrepareRequest) -> None:
+    root = a_dataset(tmp_path, {"a.tar": video_members("mp4", "jpg", "txt")})
+    request = replace(consents, split={"train": 1, "val": 1}, split_by="sample")
+
+    first = prepare(root, request=request)
+    second = prepare(root, request=replace(request, split={"train": 1, "val": 3}, redetect=True))
+    third = prepare(root, request=replace(request, split={"train": 1, "val": 3}))
+
+    assert first.consents == ("accept_type",)
+    assert second.consents == ("allow_split_changes", "accept_type")
+    assert third.consents == ()
 
 
 def test_videos_with_texts_are_video_samples(tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ def test_redetect_finds_type_of_shards_from_class_folders(tmp_path: Path) -> Non
 
 def test_compressed_tars_are_unpacked(tmp_path: Path) -> None:
     convert([some_shards(tmp_path / "a", 2, 4)], str(tmp_path / "gz"), ConvertRequest(compress="gz"))
-    report = prepare(str(tmp_path / "gz"), str(tmp_path / "made"), PrepareRequest(take_unsure=True))
+    report = prepare(str(tmp_path / "gz"), str(tmp_path / "made"), PrepareRequest(accept_type=True))
     assert report.form is not None
     assert report.index is not None
     assert (report.form.name, report.index.samples) == ("packed", 8)
@@ -115,7 +115,7 @@ def test_compressed_tars_are_unpacked(tmp_path: Path) -> None:
 def test_jsonl_with_media_paths_is_recognised_despite_existing_catalog(tmp_path: Path) -> None:
     source = lines_with_media(tmp_path / "data")
     before = recognise_format(source)
-    prepare(source, request=PrepareRequest(from_format="shards", take_unsure=True))
+    prepare(source, request=PrepareRequest(from_format="shards", accept_type=True))
     assert Path(locate(source).catalog_path).exists()
 
     assert recognise_format(source) == before
@@ -199,7 +199,7 @@ def test_ambiguous_formats_are_refused_with_both_commands(tmp_path: Path, monkey
 
 def test_from_format_option_overrides_recognition(tmp_path: Path) -> None:
     source = class_folders(tmp_path / "net")
-    report = prepare(source, str(tmp_path / "made"), PrepareRequest(from_format="folder", take_unsure=True))
+    report = prepare(source, str(tmp_path / "made"), PrepareRequest(from_format="folder", accept_type=True))
     assert (report.from_folder, report.index and report.index.samples) == (True, 12)
     assert report.form is not None
     assert report.form.reason == "chosen by the user"

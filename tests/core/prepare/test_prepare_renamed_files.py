@@ -66,7 +66,7 @@ def remove(root: Path, key: str) -> None:
 
 def run(source: Path, **more: Any) -> PrepareReport:
     options: dict[str, Any] = {"split": {"train": 1, "val": 1}, "split_by": "sample", **more}
-    options |= {"shard_samples": EACH, "take_unsure": True}
+    options |= {"shard_samples": EACH, "accept_type": True}
     return prepare(str(source), str(source.parent / "out"), prepare_request(**options))
 
 
@@ -175,7 +175,7 @@ import sys
 from wdsctl.core.index.request import IndexRequest
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.prepare.request import PrepareRequest
-request = PrepareRequest(shard_samples=5, take_unsure=True, index=IndexRequest(missing=sys.argv[3]))
+request = PrepareRequest(shard_samples=5, accept_type=True, index=IndexRequest(missing=sys.argv[3]))
 prepare(sys.argv[1], sys.argv[2], request)
 """
 

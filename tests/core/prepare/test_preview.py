@@ -34,7 +34,7 @@ def test_preview_finds_type_of_prepare_and_writes_nothing(tmp_path: Path, kind: 
     previewed = preview_samples(source, dest, PrepareRequest())
 
     assert sorted(tmp_path.rglob("*")) == before
-    detection = prepare(source, dest, PrepareRequest(take_unsure=True)).detection
+    detection = prepare(source, dest, PrepareRequest(accept_type=True)).detection
     assert previewed is not None
     assert detection is not None
     assert (previewed.sample_type, previewed.field_map) == (detection.sample_type, detection.field_map)

@@ -25,7 +25,7 @@ from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.storage.objects import ObjectStore
 from wdsctl.core.storage.s3_objects import S3Objects
 
-OPTIONS = {"shard_samples": 4, "take_unsure": True, "split": {"train": 3, "val": 1}}
+OPTIONS = {"shard_samples": 4, "accept_type": True, "split": {"train": 3, "val": 1}}
 
 
 @pytest.fixture
@@ -157,7 +157,7 @@ def test_rerun_after_kill_during_upload_leaves_no_pending_uploads(tmp_path: Path
     os.killpg(child.pid, signal.SIGKILL)
     child.wait()
     pending = store.pending(s3_dest)
-    prepare(str(source), str(tmp_path / "local"), prepare_request(shard_samples=2, take_unsure=True))
+    prepare(str(source), str(tmp_path / "local"), prepare_request(shard_samples=2, accept_type=True))
 
     children.run(command, check=True, stdout=subprocess.DEVNULL)
 

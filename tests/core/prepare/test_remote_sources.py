@@ -30,7 +30,7 @@ from wdsctl.core.prepare.source import recognise_format
 from wdsctl.core.progress import SilentProgress
 from wdsctl.core.storage import source_files
 
-OPTIONS = {"shard_samples": 4, "take_unsure": True, "split": {"train": 3, "val": 1}}
+OPTIONS = {"shard_samples": 4, "accept_type": True, "split": {"train": 3, "val": 1}}
 PICTURES = {f"images/{i}.jpg": an_image("JPEG") + b"%d" % i for i in range(9)}
 TALK = [{"from": "human", "value": "<image>\nWhat?"}, {"from": "gpt", "value": "It."}]
 

@@ -61,7 +61,7 @@ def test_frames_of_an_episode_are_in_one_split(tmp_path: Path) -> None:
     assert train
     assert val
     assert not train & val
-    report = prepare(root, None, prepare_request(split={"train": 1, "test": 1}, may_move=True))
+    report = prepare(root, None, prepare_request(split={"train": 1, "test": 1}, allow_split_changes=True))
     assert report.split is not None
     assert {split.name for split in report.split.splits} == {"train", "test"}
 

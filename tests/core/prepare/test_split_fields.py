@@ -13,7 +13,7 @@ from wdsctl.core.prepare.prepare import PrepareReport, prepare
 from wdsctl.core.prepare.request import PrepareRequest
 
 ROWS = [{"text": f"text {n}", "split": "val" if n % 4 == 0 else "Train"} for n in range(8)]
-UNSURE = PrepareRequest(take_unsure=True)
+UNSURE = PrepareRequest(accept_type=True)
 
 
 def some_lines(path: Path, rows: list[dict[str, Any]]) -> str:
@@ -67,7 +67,7 @@ def test_field_whose_values_are_no_usual_names_makes_no_splits(tmp_path: Path, v
 
 def test_requested_split_wins_over_field(tmp_path: Path) -> None:
     source = some_lines(tmp_path / "a.jsonl", ROWS)
-    report = prepare(source, None, PrepareRequest(take_unsure=True, split={"train": 1}))
+    report = prepare(source, None, PrepareRequest(accept_type=True, split={"train": 1}))
     assert (sizes(report), codes(report)) == ({"train": 8}, [])
 
 
@@ -79,7 +79,7 @@ def test_names_of_files_win_over_field(tmp_path: Path) -> None:
 
 def test_earlier_splits_stay_and_prepare_warns_of_unused_field(tmp_path: Path) -> None:
     source = some_lines(tmp_path / "a.jsonl", ROWS)
-    prepare(source, None, PrepareRequest(take_unsure=True, split={"train": 1}))
+    prepare(source, None, PrepareRequest(accept_type=True, split={"train": 1}))
     report = prepare(source, None, UNSURE)
     assert (sizes(report), codes(report)) == ({"train": 8}, ["WDS259"])
 
@@ -114,6 +114,6 @@ def test_prepare_warns_of_field_in_tars(tmp_path: Path, part: str, value: str) -
 
 def test_field_that_importer_ignores_makes_no_splits(tmp_path: Path) -> None:
     source = some_lines(tmp_path / "a.jsonl", ROWS)
-    request = PrepareRequest(take_unsure=True, format_options={"split": ""})
+    request = PrepareRequest(accept_type=True, format_options={"split": ""})
     report = prepare(source, str(tmp_path / "out"), request)
     assert (sizes(report), codes(report)) == ({"train": 8}, [])

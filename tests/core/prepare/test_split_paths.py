@@ -21,7 +21,7 @@ from wdsctl.core.split.report import show_splits
 from wdsctl.core.split.request import SplitOptions, parse_split_request
 from wdsctl.core.split.split import split_dataset
 
-UNSURE = PrepareRequest(take_unsure=True)
+UNSURE = PrepareRequest(accept_type=True)
 
 HIVE = {"split=train/part-0-a1": 2, "split=train/part-1-b2": 1, "split=val/part-0": 1}
 CONFIGURATIONS = {
@@ -130,7 +130,7 @@ def test_command_of_finding_makes_splits(tmp_path: Path, counts: dict[str, int],
 
 def test_request_of_splits_ignores_names(tmp_path: Path) -> None:
     root = a_folder_of_lines(tmp_path / "in", {"train": 3, "val": 1, "other": 4})
-    request = PrepareRequest(take_unsure=True, split={"train": 1.0})
+    request = PrepareRequest(accept_type=True, split={"train": 1.0})
     for dest in (str(tmp_path / "out"), None):
         report = prepare(root, dest, request)
         assert (sizes(report), findings_of(report)) == ({"train": 8}, [])

@@ -53,7 +53,7 @@ def test_other_source_folder_is_refused_without_changes(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=f"written from another folder, {tmp_path / 'raw'}") as caught:
         write(other, tmp_path / "out")
 
-    assert "--yes" in caught.value.hint
+    assert "--source-moved" in caught.value.hint
     assert shards(tmp_path / "out") == before
 
 
@@ -177,7 +177,7 @@ def test_moved_option_accepts_other_source_folder(tmp_path: Path) -> None:
     for path in files(a_folder(tmp_path / "copy", 4)):
         os.utime(tmp_path / "copy" / path, ns=(1, 1))
 
-    report = write(tmp_path / "copy", tmp_path / "out", PrepareRequest(shard_samples=4, moved=True))
+    report = write(tmp_path / "copy", tmp_path / "out", PrepareRequest(shard_samples=4, source_moved=True))
 
     assert (report.written, report.kept) == (1, 0)
     assert write(tmp_path / "copy", tmp_path / "out").written == 0

@@ -59,7 +59,7 @@ def endpoint() -> Iterator[str]:
 def publish_dataset(tmp_path: Path, machine: Machines) -> str:
     machine("one")
     upload_shards(some_shards(tmp_path / "local", 3), URL)
-    prepare(URL, None, PrepareRequest(take_unsure=True, split={"train": 3, "val": 1}))
+    prepare(URL, None, PrepareRequest(accept_type=True, split={"train": 3, "val": 1}))
     return URL
 
 
@@ -84,7 +84,7 @@ def dump(url: str) -> dict[str, list[object]]:
 def test_every_writing_command_publishes_to_all_machines(tmp_path: Path, machine: Machines) -> None:
     url = publish_dataset(tmp_path, machine)
     machine("two")
-    split_by_ratios(url, {"a": 1, "b": 1}, by="sample", seed=3, may_move=True)
+    split_by_ratios(url, {"a": 1, "b": 1}, by="sample", seed=3, allow_split_changes=True)
     create_view(url, "half", ViewDefinition(sample="50%"))
     create_view(url, "tenth", ViewDefinition(sample="10%"))
     validate(url)
@@ -106,7 +106,7 @@ def test_every_writing_command_publishes_to_all_machines(tmp_path: Path, machine
 def test_published_rows_equal_local_rows(tmp_path: Path, machine: Machines) -> None:
     url = publish_dataset(tmp_path, machine)
     local = str(tmp_path / "local")
-    prepare(local, None, PrepareRequest(take_unsure=True, split={"train": 3, "val": 1}))
+    prepare(local, None, PrepareRequest(accept_type=True, split={"train": 3, "val": 1}))
     machine("two")
 
     assert dump(url) == dump(local)
@@ -149,7 +149,7 @@ def test_second_publisher_gets_conflict_error_and_keeps_its_changes(
     first = pytest.raises(CatalogError, match="published a catalog of this dataset first: process")
     with first as caught, lock_dataset(location):
         machine("one")
-        split_by_ratios(url, {"a": 1, "b": 1}, may_move=True)
+        split_by_ratios(url, {"a": 1, "b": 1}, allow_split_changes=True)
         machine("two")
         Path(location.meta, "added.yaml").write_text("x", "utf-8")
     assert (caught.value.code, caught.value.exit_code) == ("WDS308", 6)

@@ -40,7 +40,7 @@ def publish_dataset(tmp_path: Path, machine: Machines, shards: int = 3) -> str:
     """Prepares a dataset on the machine `writer`, then switches to the machine `reader`."""
     machine("writer")
     upload_shards(some_shards(tmp_path / "local", shards), URL)
-    prepare(URL, None, PrepareRequest(take_unsure=True, split={"train": 3, "val": 1}))
+    prepare(URL, None, PrepareRequest(accept_type=True, split={"train": 3, "val": 1}))
     machine("reader")
     FaultyFileSystem.reads.clear()
     return URL

@@ -146,7 +146,7 @@ class History:
     def divide_again(self) -> None:
         """Applies the same rule again; moves are refused."""
         with suppress(UsageError):
-            split_by_rule(self.root, self.rule, folds=self.folds, may_move=False)
+            split_by_rule(self.root, self.rule, folds=self.folds, allow_split_changes=False)
 
 
 STEPS = sorted({name for name in vars(History) if name[0] != "_"} - {"check", "some_shards", "some_keys", "write"})
@@ -182,14 +182,14 @@ def test_shards_return_to_their_splits_after_exclusion(tmp_path: Path, by: str) 
         assert splits_of(root) == before
 
 
-def test_reassignment_needs_may_move(tmp_path: Path) -> None:
+def test_reassignment_needs_allow_split_changes(tmp_path: Path) -> None:
     root = a_video_dataset(tmp_path, 10)
     split_by_rule(root, SplitRule(EIGHT_ONE_ONE, "shard"))
     before = splits_of(root)
     rule = SplitRule({"train": 8, "val": 1}, "shard")
-    dry_report = split_by_rule(root, rule, may_move=False, dry_run=True)
+    dry_report = split_by_rule(root, rule, allow_split_changes=False, dry_run=True)
     with pytest.raises(UsageError) as caught:
-        split_by_rule(root, rule, may_move=False)
+        split_by_rule(root, rule, allow_split_changes=False)
 
     assert sorted((move.before, move.after, move.samples) for move in dry_report.reassigned) == [
         ("test", "val", 10),
@@ -204,11 +204,11 @@ def test_reassignment_needs_may_move(tmp_path: Path) -> None:
     assert splits_of(root) != before
 
 
-def test_dataset_with_one_split_is_divided_without_may_move(tmp_path: Path) -> None:
+def test_dataset_with_one_split_is_divided_without_allow_split_changes(tmp_path: Path) -> None:
     root = a_video_dataset(tmp_path, 10)
     split_by_rule(root, SplitRule({"train": 1}))
 
-    assert split_by_rule(root, SplitRule(EIGHT_ONE_ONE), may_move=False).reassigned == ()
+    assert split_by_rule(root, SplitRule(EIGHT_ONE_ONE), allow_split_changes=False).reassigned == ()
 
 
 def test_rule_change_reports_reassignment_of_excluded_samples(tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ def test_rule_change_reports_reassignment_of_excluded_samples(tmp_path: Path) ->
     split_by_rule(root, None, excludes=Excludes(shards=out), allow_empty=True)
     report = split_by_rule(root, SplitRule(HALVES, "key"))
     remaining = splits_of(root)
-    split_by_rule(root, None, replace_excludes=True, may_move=False)
+    split_by_rule(root, None, replace_excludes=True, allow_split_changes=False)
     after = splits_of(root)
 
     moved = {sample for sample in before if before[sample] != after[sample]}
@@ -259,25 +259,28 @@ def test_exclude_with_unchanged_shares_moves_no_other_sample(tmp_path: Path, by:
 
     rule = SplitRule(HALVES, by if by == "key" else "auto", allow_empty=allow_empty)
     out = Excludes(shards=("shard-003.tar",))
-    report = split_by_rule(root, rule, excludes=out, allow_empty=allow_empty, may_move=False)
+    report = split_by_rule(root, rule, excludes=out, allow_empty=allow_empty, allow_split_changes=False)
 
     after = {sample: name for sample, name in before.items() if not sample.startswith("shard-003.tar")}
     assert splits_of(root) == after
     assert [(split.name, split.samples) for split in report.splits] == [
         (name, list(after.values()).count(name)) for name in HALVES
     ]
-    report = split_by_rule(root, rule, replace_excludes=True, may_move=False)
+    report = split_by_rule(root, rule, replace_excludes=True, allow_split_changes=False)
     assert splits_of(root) == before
     assert sum(split.samples for split in report.splits) == len(before)
 
 
-def test_exclude_with_changed_shares_needs_may_move(tmp_path: Path) -> None:
+def test_exclude_with_changed_shares_needs_allow_split_changes(tmp_path: Path) -> None:
     root = a_video_dataset(tmp_path, 10)
     split_by_rule(root, SplitRule(HALVES, "sample"))
 
     with pytest.raises(UsageError) as caught:
         split_by_rule(
-            root, SplitRule(EIGHT_ONE_ONE, "sample"), excludes=Excludes(shards=("shard-003.tar",)), may_move=False
+            root,
+            SplitRule(EIGHT_ONE_ONE, "sample"),
+            excludes=Excludes(shards=("shard-003.tar",)),
+            allow_split_changes=False,
         )
     assert caught.value.code == "WDS238"
 
@@ -365,7 +368,9 @@ def test_excluded_sample_does_not_affect_splits_of_returned_shard(tmp_path: Path
     index(root)
     split_by_rule(root, SplitRule({"train": 8, "val": 1, "test": 1}, "sample"))
     split_dataset(root, SplitRequest(excludes=Excludes(keys=tuple(f"{s}2" for s in "abcd"))))
-    split_dataset(root, SplitRequest(rule=SplitRule({"train": 2, "val": 1, "test": 1}, "shard"), may_move=True))
+    split_dataset(
+        root, SplitRequest(rule=SplitRule({"train": 2, "val": 1, "test": 1}, "shard"), allow_split_changes=True)
+    )
     before = splits_of(root, "")
     moved_path = tmp_path / "away"
     (tmp_path / f"{lost}.tar").rename(moved_path)

@@ -74,7 +74,7 @@ def test_split_depends_on_seed_and_is_reproducible(tmp_path: Path) -> None:
     root = an_indexed(tmp_path, 30)
     assignments = []
     for seed in (1, 2, 1):
-        split_by_ratios(root, EIGHT_ONE_ONE, seed=seed, may_move=True)
+        split_by_ratios(root, EIGHT_ONE_ONE, seed=seed, allow_split_changes=True)
         assignments.append(split_of(root))
 
     assert assignments[0] == assignments[2] != assignments[1]

@@ -170,7 +170,7 @@ def test_dry_run_reports_moved_samples_and_writes_nothing(tmp_path: Path) -> Non
 def test_rebuilt_catalog_has_same_splits(tmp_path: Path) -> None:
     (tmp_path / "val.txt").write_text("film000/00001\nfilm003/00012\n")
     root = a_video_dataset(tmp_path / "data", 8)
-    prepare(root, request=PrepareRequest(take_unsure=True, split={"train": 8, "val": 2}))
+    prepare(root, request=PrepareRequest(accept_type=True, split={"train": 8, "val": 2}))
     split_by_rule(root, SplitRule(EIGHT_ONE_ONE, by="key", seed=3), split_set="k")
     split_by_rule(root, SplitRule({"a": 1, "b": 1}, group_by="json:film.id"), split_set="g")
     split_by_rule(root, SplitRule({"a": 1, "b": 1}, stratify="json:label"), split_set="s")
@@ -184,7 +184,7 @@ def test_rebuilt_catalog_has_same_splits(tmp_path: Path) -> None:
     assert index(root).up_to_date
 
     os.unlink(locate(root).catalog_path)
-    prepare(root, request=PrepareRequest(take_unsure=True))
+    prepare(root, request=PrepareRequest(accept_type=True))
     assert [splits_of(root, name) for name in sets] == before
     index(root, rebuild=True)
     assert [splits_of(root, name) for name in sets] == before
@@ -193,14 +193,14 @@ def test_rebuilt_catalog_has_same_splits(tmp_path: Path) -> None:
 
 def test_edited_rules_are_applied_by_again_request(tmp_path: Path) -> None:
     root = a_video_dataset(tmp_path, 8)
-    prepare(root, request=PrepareRequest(take_unsure=True, split={"train": 8, "val": 2}))
+    prepare(root, request=PrepareRequest(accept_type=True, split={"train": 8, "val": 2}))
     split_by_rule(root, SplitRule({"a": 1, "b": 1}, by="key"), split_set="k")
     path = Path(locate(root).config_path)
     text = path.read_text().replace("  k: {shares: {a: 1, b: 1}", "  k: {shares: {a: 1, c: 1}")
     path.write_text(text + "exclude:\n  keys: [film000/00001]\n")
     index(root)
     assert set(splits_of(root, "k").values()) == {"a", "b"}
-    split_dataset(root, SplitRequest(again=True, may_move=True))
+    split_dataset(root, SplitRequest(again=True, allow_split_changes=True))
 
     assert set(splits_of(root, "k").values()) == {"a", "c"}
     assert len(splits_of(root)) == 79
@@ -209,12 +209,12 @@ def test_edited_rules_are_applied_by_again_request(tmp_path: Path) -> None:
 
 def test_prepare_notes_command_for_grouped_rule(tmp_path: Path) -> None:
     root = a_video_dataset(tmp_path, 8)
-    prepare(root, request=PrepareRequest(take_unsure=True, split={"train": 8, "val": 2}))
+    prepare(root, request=PrepareRequest(accept_type=True, split={"train": 8, "val": 2}))
     path = Path(locate(root).config_path)
     config = path.read_text().split("split:", maxsplit=1)[0]
     path.write_text(config + 'split: {shares: {train: 1, val: 1}, group_by: "json:film.id"}\n')
     progress = RecordingProgress()
-    prepare(root, progress=progress, request=PrepareRequest(take_unsure=True))
+    prepare(root, progress=progress, request=PrepareRequest(accept_type=True))
 
     assert any(
         "in groups of json:film.id" in note and "--again` to apply dataset.yaml" in note for note in progress.notes
@@ -263,7 +263,7 @@ def test_killed_split_changes_nothing_and_keeps_read_values(tmp_path: Path, rule
 
     assert code == -9
     assert splits_of(root) == before
-    split_dataset(root, SplitRequest(rule=rule, may_move=True), progress=progress)
+    split_dataset(root, SplitRequest(rule=rule, allow_split_changes=True), progress=progress)
     assert [items for name, items, _ in progress.phases if name == "read values"] == [4]
     assert set(splits_of(root).values()) == names
     assert not Path(locate(root).work_folder, "values").exists()

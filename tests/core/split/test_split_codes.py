@@ -89,7 +89,7 @@ def test_excludes_by_code_survive_smaller_validation(tmp_path: Path, level: str,
     a_dataset(tmp_path, {"shard-006.tar": samples(30, 5)})
     index(root)
     assert excluded_samples(root) == EXCLUDED
-    split_by_ratios(root, {"train": 1}, may_move=True)
+    split_by_ratios(root, {"train": 1}, allow_split_changes=True)
     assert excluded_samples(root) == EXCLUDED
 
 
@@ -101,7 +101,7 @@ def test_excludes_by_code_are_independent_of_quarantine_release(tmp_path: Path) 
     release_from_quarantine(root)
     assert index(root).up_to_date
     assert excluded_samples(root) == EXCLUDED
-    split_dataset(root, SplitRequest(rule=SplitRule({"train": 1}), may_move=True))
+    split_dataset(root, SplitRequest(rule=SplitRule({"train": 1}), allow_split_changes=True))
     assert excluded_samples(root) == EXCLUDED
 
 
@@ -140,7 +140,7 @@ def test_touched_or_renamed_shard_stays_excluded(tmp_path: Path) -> None:
     os.utime(tmp_path / "shard-000.tar", (9, 9))
     (tmp_path / "shard-001.tar").rename(tmp_path / "shard-008.tar")
     index(root)
-    split_by_ratios(root, {"train": 1}, may_move=True)
+    split_by_ratios(root, {"train": 1}, allow_split_changes=True)
     assert len(splits_of(root)) == 28
     assert not {"shard-000.tar/000001", "shard-008.tar/000005"} & splits_of(root).keys()
 
@@ -158,7 +158,7 @@ def test_excluded_samples_stay_excluded_without_ledger(tmp_path: Path) -> None:
     assert note.startswith(
         "no `validate` run has checked the dataset for WDS121, so excluded samples stay excluded: run `wdsctl validate "
     )
-    split_by_ratios(root, {"train": 1}, may_move=True)
+    split_by_ratios(root, {"train": 1}, allow_split_changes=True)
     assert excluded_samples(root) == EXCLUDED
     split_dataset(root, SplitRequest(replace_excludes=True))
     assert excluded_samples(root) == set()
@@ -196,7 +196,7 @@ def test_code_wds108_excludes_incomplete_samples_without_validation(tmp_path: Pa
 def test_code_wds106_excludes_all_but_first_sample_of_repeated_key(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.tar": samples(0, 5), "b.tar": samples(3, 5), "c.tar": samples(4, 3)})
     index(root)
-    split_by_ratios(root, {"train": 1}, may_move=True)
+    split_by_ratios(root, {"train": 1}, allow_split_changes=True)
     before = splits_of(root)
     split_dataset(root, SplitRequest(excludes=Excludes(codes=("WDS106",))))
     expected = {"b.tar/000003", "b.tar/000004", "c.tar/000004", "c.tar/000005", "c.tar/000006"}
@@ -218,7 +218,7 @@ def test_damaged_samples_stay_excluded_until_shard_is_rewritten(tmp_path: Path) 
     files = {f"{s}.tar": {f"{s}{i}.json": b"{" if i == s else b"{}" for i in range(5)} for s in range(3)}
     root = a_dataset(tmp_path, files)
     index(root)
-    split_by_ratios(root, {"train": 1}, may_move=True)
+    split_by_ratios(root, {"train": 1}, allow_split_changes=True)
     content = ValidateRequest(levels=("structure", "headers", "content"))
     validate(root, content)
     split_dataset(root, SplitRequest(excludes=Excludes(codes=("WDS144",))))
@@ -236,7 +236,7 @@ def test_damaged_samples_stay_excluded_until_shard_is_rewritten(tmp_path: Path) 
 def test_exclude_by_code_ignores_findings_about_some_samples(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"0.tar": {f"{i}.json": b"{" if i < 4 else b"{}" for i in range(5)}})
     index(root)
-    split_by_ratios(root, {"train": 1}, may_move=True)
+    split_by_ratios(root, {"train": 1}, allow_split_changes=True)
     content = ValidateRequest(levels=("structure", "headers", "content"))
     excludes = SplitRequest(excludes=Excludes(codes=("WDS144",)))
     before = splits_of(root).keys()

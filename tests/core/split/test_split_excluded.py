@@ -59,7 +59,7 @@ def test_quarantined_samples_are_in_no_split_until_released(tmp_path: Path) -> N
     assert reapply(root).is_changed
     assert splits_of(root) == before
     quarantine(root, ("shard-001.tar", None, ""))
-    split_by_ratios(root, {"train": 2, "val": 1}, may_move=True)
+    split_by_ratios(root, {"train": 2, "val": 1}, allow_split_changes=True)
     assert len(splits_of(root)) == 25
 
 

@@ -29,7 +29,7 @@ from wdsctl.core.storage.storage import FileRange
 # fsspec's blockcache never closes the file that it maps.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
-UNSURE = PrepareRequest(take_unsure=True)
+UNSURE = PrepareRequest(accept_type=True)
 LAYERS = ["simplecache", "filecache", "blockcache"]
 
 

@@ -97,7 +97,7 @@ def test_changed_split_is_detected(root: str) -> None:
     assert isinstance(datasets.open(facts), TracedDataset)
     assert not datasets.open(facts).has_other_samples  # type: ignore[union-attr]
 
-    split_by_ratios(root, parse_split_shares("1,2"), by="shard", may_move=True)
+    split_by_ratios(root, parse_split_shares("1,2"), by="shard", allow_split_changes=True)
     assert TracedDatasets(unmoved(root)).open(facts).has_other_samples  # type: ignore[union-attr]
 
 

@@ -89,7 +89,7 @@ def test_state_of_another_split_is_rejected(tmp_path: Path) -> None:
 def test_state_of_replaced_split_is_rejected(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, SAMPLES, shard_samples=30, parts=numbered, split={"train": 1.0, "val": 1.0})
     state = save_state_after(make_training_loader(root), 3)
-    split_by_ratios(root, {"train": 1.0, "val": 1.0}, by="sample", seed=5, may_move=True)
+    split_by_ratios(root, {"train": 1.0, "val": 1.0}, by="sample", seed=5, allow_split_changes=True)
 
     with pytest.raises(StateMismatch, match="changed data: "):
         make_training_loader(root).load_state_dict(state)

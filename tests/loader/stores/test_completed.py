@@ -43,7 +43,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def prepare_dataset(source: str, dest: Path, layout: Any) -> str:
-    request = PrepareRequest(format_options={"key": "id"}, layout=layout, split={"train": 1}, take_unsure=True)
+    request = PrepareRequest(format_options={"key": "id"}, layout=layout, split={"train": 1}, accept_type=True)
     prepare(source, str(dest), request)
     return str(dest)
 

@@ -15,8 +15,8 @@ from wdsctl.cli import errors, options
 from wdsctl.cli.declared import takes, typer_info
 from wdsctl.cli.formatting import display_path, escape_line, format_count, format_field_map, format_size
 from wdsctl.cli.recognition import batch_rows, detection_rows, example_rows, field_lines, preview_rows
-from wdsctl.cli.tables import finding_lines, labelled_lines, sort_by_severity
-from wdsctl.core.prepare.request import DEST, SOURCE, PrepareRequest, consent
+from wdsctl.cli.tables import consent_lines, finding_lines, labelled_lines, sort_by_severity
+from wdsctl.core.prepare.request import DEST, SOURCE, PrepareRequest
 from wdsctl.core.text import pluralize
 
 if TYPE_CHECKING:
@@ -52,7 +52,8 @@ If prepare is killed, run the same command again: it does the remaining work.
 On a terminal, it asks for missing options before it writes anything (? lists
 the choices), and ends by printing the command that asks no questions.
 If DEST was already built, SOURCE must be the folder that it was built from,
-or a copy of it. If you moved that folder and then changed it, pass --yes.
+or a copy of it. If you moved that folder and then changed it, pass
+--source-moved.
 """
 
 SourceArgument = Annotated[str | None, typer_info(SOURCE, "source")]
@@ -89,8 +90,6 @@ def command(
 
     spec = wizard.ask_source(common) if source is None else parse_root_spec(source)
     request = replace(request, index=replace(request.index, selection=spec.selection))
-    if common.yes:
-        request = consent(request)
     if dest is None:
         with show_progress(common.output) as progress:
             folder_report = catalog_media_folder(
@@ -218,6 +217,7 @@ def render_prepare(
         route = f"{display_path(report.source)} -> " if has_route else ""
         yield f"{route}{display_path(report.dest)}{' (dry run: nothing is written)' if report.dry_run else ''}"
         yield labelled_lines(list(_steps(report, types, explain=explain, is_chosen=bool(type_note))))
+    yield from consent_lines(report.consents)
     if report.conversion is not None:
         yield from finding_lines(sort_by_severity(report.conversion.findings))
     if report.index is not None:

@@ -19,7 +19,7 @@ from wdsctl.cli.formatting import (
     format_size,
     shell_argument,
 )
-from wdsctl.cli.tables import finding_lines, make_table
+from wdsctl.cli.tables import consent_lines, finding_lines, make_table
 from wdsctl.core.errors import OptionConflict, UsageError
 from wdsctl.core.split.request import SplitCommand, SplitRequest, parse_split_request
 
@@ -129,13 +129,12 @@ def _make_splits(
     from wdsctl.cli.prompts import TerminalPrompter, may_ask
     from wdsctl.core.split.split import SamplesWouldMoveError, split_dataset
 
-    def run(*, may_move: bool) -> SplitReport:
+    def run(request: SplitRequest) -> SplitReport:
         with show_progress(common.output) as progress:
-            moving = replace(request, may_move=may_move)
-            return split_dataset(root, moving, catalog=catalog, wait=wait, dry_run=dry_run, progress=progress)
+            return split_dataset(root, request, catalog=catalog, wait=wait, dry_run=dry_run, progress=progress)
 
     try:
-        report = run(may_move=common.yes)
+        report = run(replace(request, allow_split_changes=request.allow_split_changes or common.yes))
     except SamplesWouldMoveError as error:
         if not may_ask(common):
             raise
@@ -143,7 +142,7 @@ def _make_splits(
         if not TerminalPrompter().confirm("move them?", default=False):
             hint = "pass `--set NAME` to create another split set and keep this one"
             raise UsageError("answered no: no sample was moved", hint=hint) from None
-        report = run(may_move=True)
+        report = run(replace(request, allow_split_changes=True))
     common.output.answer("split", report, render_split, names=(each.name for each in report.splits))
     return 0
 
@@ -206,6 +205,7 @@ def render_split(report: SplitReport) -> Iterator[RenderableType]:
         yield ""
         yield from render_strata(report)
     yield from render_moves(report)
+    yield from consent_lines(report.consents)
 
 
 def _changed_text(report: SplitReport) -> str:
@@ -226,7 +226,7 @@ def _changed_text(report: SplitReport) -> str:
 
 
 def render_moves(report: SplitReport) -> Iterator[RenderableType]:
-    """The samples that change their split, and how many of them need --yes."""
+    """The samples that change their split, and how many of them need --allow-split-changes."""
     between = {(move.before, move.after): move.samples for move in report.reassigned}
     others = [
         replace(move, samples=move.samples - between.get((move.before, move.after), 0))
@@ -250,7 +250,7 @@ def render_moves(report: SplitReport) -> Iterator[RenderableType]:
     yield make_table(("from", "to", "#samples", "such as"), rows)
     if between and report.dry_run:
         samples = format_count(sum(between.values()), "sample")
-        yield f"{samples} would leave their split, which needs --yes (wdsctl explain WDS238)"
+        yield f"{samples} would leave their split, which needs --allow-split-changes (wdsctl explain WDS238)"
 
 
 def rule_text(report: SplitReport) -> str:

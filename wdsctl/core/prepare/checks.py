@@ -39,7 +39,7 @@ _CONVERT_LAYOUTS: Mapping[str, LayoutName] = {"": "auto", "monolithic": "", "pol
 def conversion_request(form: SourceFormat, request: PrepareRequest) -> ConvertRequest:
     """The request of `convert` for a source of this form. Raises UsageError for options that apply to others only."""
     others: tuple[tuple[Mapping[str, object], str], ...] = (
-        (_raw_options(request), "raw files"),
+        (raw_options(request), "raw files"),
         ({"--exclude": request.index.exclude}, "shards"),
         (
             {
@@ -70,7 +70,7 @@ def conversion_request(form: SourceFormat, request: PrepareRequest) -> ConvertRe
         layout=_CONVERT_LAYOUTS[request.layout],
         workers=request.index.workers,
         wait=request.wait,
-        restart=request.moved,
+        restart=request.yes,
         overwrite=request.overwrite,
         dry_run=request.index.dry_run,
         carries_splits=request.split is None,
@@ -121,9 +121,13 @@ def check_no_layout(form: SourceFormat | None, request: PrepareRequest) -> None:
         )
 
 
-def _raw_options(request: PrepareRequest) -> dict[str, bool]:
+def raw_options(request: PrepareRequest) -> dict[str, bool]:
     """The options that apply to raw files only, and whether the request has them."""
-    return {"--parts": bool(request.parts), "--on-missing": request.on_missing != "error"}
+    return {
+        "--parts": bool(request.parts),
+        "--on-missing": request.on_missing != "error",
+        "--source-moved": request.source_moved,
+    }
 
 
 def writing_options(request: PrepareRequest) -> dict[str, bool]:
@@ -152,7 +156,7 @@ def check_fitting_options(request: PrepareRequest, *, are_raw: bool, are_polylit
         copied = writing_options(request)
         if are_polylithic:
             copied |= {"--layout": bool(request.layout), "--from": request.from_format not in ("", IN_PLACE)}
-        unfit = (("raw files", _raw_options(request)), ("sources that prepare copies to DEST", copied))
+        unfit = (("raw files", raw_options(request)), ("sources that prepare copies to DEST", copied))
     for these, options in unfit:
         for name, is_given in options.items():
             if is_given:
@@ -177,22 +181,28 @@ def sample_options(request: PrepareRequest) -> dict[str, bool]:
         "--split": request.split is not None,
         "--by": request.split_by != default.split_by,
         "--seed": request.seed != default.seed,
+        "--allow-split-changes": request.allow_split_changes,
         "--sample-type": bool(request.sample_type),
         "--field-map": bool(request.field_map),
         "--redetect": request.redetect,
+        "--accept-type": request.accept_type,
         "--drawn-on": bool(request.drawn_on),
         "--from": bool(request.from_format),
         "-O": bool(request.format_options),
         "--layout": bool(request.layout),
         **writing_options(request),
-        **_raw_options(request),
+        **raw_options(request),
     }
 
 
 def unused_split_options(request: PrepareRequest) -> list[str]:
-    """The options that say how `--split` divides the samples, if the request has them without `--split`."""
+    """The options about the splits that `--split` makes, if the request has them without `--split`."""
     default = PrepareRequest()
-    options = {"--by": request.split_by != default.split_by, "--seed": request.seed != default.seed}
+    options = {
+        "--by": request.split_by != default.split_by,
+        "--seed": request.seed != default.seed,
+        "--allow-split-changes": request.allow_split_changes,
+    }
     return [] if request.split is not None else [name for name, is_given in options.items() if is_given]
 
 
@@ -209,6 +219,14 @@ def check_options(request: PrepareRequest) -> None:
             options=("--redetect", "--sample-type"),
             are_exclusive=True,
             hint="omit --redetect to write this type into dataset.yaml, or omit --sample-type to detect the type",
+        )
+    given_type = "--sample-type" if request.sample_type else "--field-map" if request.field_map else ""
+    if request.accept_type and given_type:
+        raise OptionConflict(
+            f"--accept-type has no effect with {given_type}, which says what the samples are",
+            options=("--accept-type", given_type),
+            are_exclusive=True,
+            hint=f"omit --accept-type to write this type into dataset.yaml, or omit {given_type} to detect the type",
         )
     if request.index.media.selection is not None:
         parse_media_selection(request.index.media.selection)

@@ -30,7 +30,7 @@ from wdsctl.core.samples.types import DrawnOn, has_geometry
 
 
 def resolve_polylithic_config(
-    folder: str, samples: int, request: SampleTypeRequest, *, take_unsure: bool, drawn_on: DrawnOn | Literal[""] = ""
+    folder: str, samples: int, request: SampleTypeRequest, *, accept_type: bool, drawn_on: DrawnOn | Literal[""] = ""
 ) -> tuple[Detection | None, DatasetConfig, bool]:
     """(detection, config of the complete samples, whether it is new), from the user's options or by detection.
 
@@ -43,7 +43,7 @@ def resolve_polylithic_config(
         return None, config, config != before
     evidence = _collect_evidence(folder, samples)
     detection = infer_sample_type(evidence, is_jsonl=False)
-    if is_doubtful(detection, request) and not take_unsure:
+    if is_doubtful(detection, request) and not accept_type:
         raise UnsureTypeError(locate(folder), detection, MONOLITHIC_CONFIG_FILE)
     sample_type, field_map = resolve_sample_type(detection, request, [part.name for part in evidence.parts])
     base = before or DatasetConfig()

@@ -72,7 +72,7 @@ from wdsctl.core.prepare.preview import (
     preview_format,
     preview_samples,
 )
-from wdsctl.core.prepare.request import PrepareCommand, PrepareRequest, consent
+from wdsctl.core.prepare.request import Consent, PrepareCommand, PrepareRequest
 from wdsctl.core.prepare.robots import (
     FORMAT as ROBOT_FORMAT,
 )
@@ -130,6 +130,7 @@ class PrepareReport:
     robot: RobotReport | None = None  # of a LeRobot dataset
     examples: tuple[ExampleSample, ...] = ()  # of a dry run: the first samples
     former_type: str = ""  # "TYPE: FIELD=PART,..." of the dataset.yaml that existed before; empty without one
+    consents: tuple[str, ...] = ()  # that were necessary, also if `yes` gave them: `accept_type`, ...
 
 
 def run_prepare(command: PrepareCommand, *, progress: Progress = SILENT_PROGRESS) -> PrepareReport | MediaFolderReport:
@@ -142,8 +143,6 @@ def run_prepare(command: PrepareCommand, *, progress: Progress = SILENT_PROGRESS
     """
     spec, request = parse_root_spec(command.source), command.request
     request = replace(request, index=replace(request.index, selection=spec.selection))
-    if command.yes:
-        request = consent(request)
     report = None if command.dest else catalog_media_folder(spec, request, sample_options(request), progress)
     return report or prepare(spec.root, command.dest, request, progress=progress)
 
@@ -341,10 +340,13 @@ def _prepare_robot_dataset(
         with open_dataset(source, request.catalog) as dataset:
             current = dataset.config.split
         if current is None or not rule.is_satisfied_by(current):
-            change = SplitRequest(rule=rule, may_move=request.may_move)
+            change = SplitRequest(rule=rule, allow_split_changes=request.allows("allow_split_changes"))
             split = split_dataset(source, change, catalog=request.catalog, wait=request.wait, progress=progress)
     is_new = bool(robot.written) or split is not report.split
-    return replace(report, form=form, robot=robot, split=split, up_to_date=report.up_to_date and not is_new)
+    consents = split.consents if split is not None else ()
+    return replace(
+        report, form=form, robot=robot, split=split, up_to_date=report.up_to_date and not is_new, consents=consents
+    )
 
 
 def _prepare_polylithic(folder: str, request: PrepareRequest, progress: Progress) -> PrepareReport:
@@ -369,7 +371,7 @@ def _prepare_polylithic(folder: str, request: PrepareRequest, progress: Progress
                 folder,
                 report.index.samples,
                 type_request,
-                take_unsure=request.take_unsure,
+                accept_type=request.allows("accept_type"),
                 drawn_on=request.drawn_on,
             )
         except UnsureTypeError as error:
@@ -388,6 +390,7 @@ def _prepare_polylithic(folder: str, request: PrepareRequest, progress: Progress
         primary=redact_secrets(layout.primary),
         sample_type=config.sample_type,
         field_map=config.field_map,
+        consents=(*report.consents, *(("accept_type",) if is_doubtful(detection, type_request) else ())),
     )
 
 
@@ -421,7 +424,7 @@ def _run_steps(
     folder = None
     if listing:
         folder = _write_shards(location, source, dest, request, listing, entry, check_writer, progress)
-    detection = split = unsure = config = None
+    detection = split = unsure = config = taken = None
     is_new = False
     # The catalog is published once, with its splits. dataset.yaml comes first: it names the optional fields, and
     # receives the split rule. After a kill in between, the next run builds the catalog from it.
@@ -434,7 +437,7 @@ def _run_steps(
             taken = _take_over_energon(dataset, indexed, type_request, request, progress)
             if taken is None:
                 detection, is_new = write_dataset_yaml(
-                    dataset, indexed.generation, type_request, progress, must_be_sure=not request.take_unsure
+                    dataset, indexed.generation, type_request, progress, must_be_sure=not request.allows("accept_type")
                 )
             else:
                 detection, is_new = taken.detection, True
@@ -464,14 +467,14 @@ def _run_steps(
                 request.split_by if listing is None else split_by_of_written(request),
                 request.seed,
                 progress,
-                may_move=request.may_move,
+                allow_split_changes=request.allows("allow_split_changes"),
                 default=partial(default_split_rule, dataset, uses_field=request.uses_split_field),
             )
             is_new = is_new or is_divided
             about_splits = split_findings(dataset, split, listing, dest, request, is_divided=is_divided)
             entry.findings += about_splits
             indexed = replace(indexed, findings=(*indexed.findings, *about_splits))
-            if taken is None and not request.take_unsure and detection is not None:
+            if taken is None and detection is not None and not request.allows("accept_type"):
                 unsure = UnsureTypeError(location, detection) if is_doubtful(detection, type_request) else None
     report = PrepareReport(
         source=redact_secrets(source),
@@ -486,11 +489,25 @@ def _run_steps(
         sample_type=config.sample_type if config is not None else "",
         field_map=config.field_map if config is not None else {},
         former_type=former_type,
+        consents=_used_consents(
+            folder, split, is_type_accepted=taken is None and unsure is None and is_doubtful(detection, type_request)
+        ),
     )
     if unsure is not None:
         unsure.report = replace(report, up_to_date=False)
         raise unsure
     return report
+
+
+def _used_consents(
+    folder: FolderReport | None, split: SplitReport | None, *, is_type_accepted: bool
+) -> tuple[Consent, ...]:
+    used: dict[Consent, bool] = {
+        "source_moved": folder is not None and folder.is_source_moved,
+        "allow_split_changes": split is not None and bool(split.consents),
+        "accept_type": is_type_accepted,
+    }
+    return tuple(consent for consent, is_used in used.items() if is_used)
 
 
 def _take_over_energon(
@@ -593,4 +610,5 @@ def _dry_run_report(
         sample_type="" if preview is None else preview.sample_type,
         field_map={} if preview is None else preview.field_map,
         examples=() if preview is None else preview.examples,
+        consents=_used_consents(folder, None, is_type_accepted=False),
     )

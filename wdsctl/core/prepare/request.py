@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from wdsctl.core.index.request import IndexRequest
@@ -11,6 +11,7 @@ from wdsctl.core.invocation import parse_part_names
 from wdsctl.core.options import UNSET, Option, group, option
 from wdsctl.core.samples.naming import DEFAULT_TEMPLATE, OnMissing
 from wdsctl.core.shared_options import (
+    ALLOW_SPLIT_CHANGES,
     CATALOG,
     FORMAT_OPTION,
     FROM_FORMAT,
@@ -21,6 +22,9 @@ from wdsctl.core.shared_options import (
     WAIT,
 )
 from wdsctl.core.split_rules.rule import SPLIT_SEED, SplitBy
+
+#: What `prepare` does only if the user consents: options, all of which `--yes` gives.
+Consent = Literal["accept_type", "allow_split_changes", "source_moved"]
 
 
 def parse_split(split: str | Mapping[str, float] | None) -> Mapping[str, float] | None:
@@ -73,6 +77,9 @@ class PrepareRequest:
         "or keep the parts that exist.",
         metavar="error|skip|keep",
     )
+    source_moved: bool = option(
+        False, "Raw files: SOURCE is the folder that DEST was written from, moved and changed since."
+    )
     split: Mapping[str, float] | None = option(
         None,
         "8,1,1 or train=8,val=1,test=1. [default: as in the source or dataset.yaml; else all samples in train]",
@@ -87,6 +94,7 @@ class PrepareRequest:
         metavar="|".join(get_args(SplitBy)),
     )
     seed: int = option(0, SPLIT_SEED)
+    allow_split_changes: bool = option(False, ALLOW_SPLIT_CHANGES)
     sample_type: str = option("", "Sample type, such as CaptioningSample. [default: detected]", metavar="NAME")
     field_map: Mapping[str, str] = option(
         {},
@@ -96,6 +104,7 @@ class PrepareRequest:
         users_default="",
     )
     redetect: bool = option(False, "Detect the sample type again and rewrite dataset.yaml.")
+    accept_type: bool = option(False, "Accept the detected sample type even if it is uncertain.")
     drawn_on: Literal["", "shown", "stored"] = option(
         "",
         "What boxes and masks are drawn on: images as viewers show them, turned by EXIF, or as files store them. "
@@ -109,9 +118,16 @@ class PrepareRequest:
     wait: float = option(0.0, WAIT)
     catalog: str | None = option(None, CATALOG)
     uses_split_field: bool = True  # a field of the samples that names splits is not ignored
-    moved: bool = False  # the source is the folder that DEST was made from, at another path
-    may_move: bool = False  # another split may move samples from one split to another
-    take_unsure: bool = False  # write a detected sample type that is not sure
+    yes: bool = option(
+        False,
+        "All consents: accept_type, allow_split_changes, source_moved. Also start again although another conversion "
+        "into `dest` is unfinished.",
+        flag="",
+    )
+
+    def allows(self, consent: Consent) -> bool:
+        """Whether the user gave this consent: by its option, or by `--yes`, which gives all."""
+        return self.yes or bool(getattr(self, consent))
 
 
 SOURCE = Option(
@@ -137,14 +153,3 @@ class PrepareCommand:
     source: str = option(UNSET, SOURCE)
     dest: str | None = option(None, DEST)
     request: PrepareRequest = field(default_factory=PrepareRequest)
-    yes: bool = option(
-        False,
-        "Accept an uncertain detection, let samples change their split, and accept a source that has moved and "
-        "changed since DEST was written.",
-        flag="",
-    )
-
-
-def consent(request: PrepareRequest) -> PrepareRequest:
-    """The request after `--yes`."""
-    return replace(request, moved=True, may_move=True, take_unsure=True)

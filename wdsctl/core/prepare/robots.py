@@ -32,7 +32,7 @@ from wdsctl.core.importers.lerobot.importer import describe_features
 from wdsctl.core.importers.lerobot.metadata import INFO_FILE, RobotDataset, read_robot_dataset
 from wdsctl.core.importers.lerobot.videos import check_videos, video_files
 from wdsctl.core.importers.protocol import FieldUse, Options
-from wdsctl.core.prepare.checks import writing_options
+from wdsctl.core.prepare.checks import raw_options, writing_options
 from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.progress import Progress
 from wdsctl.core.samples.naming import KEY_COLUMN
@@ -82,15 +82,15 @@ def check_robot_request(source: str, dest: str | None, request: PrepareRequest) 
         "--sample-type": request.sample_type,
         "--field-map": request.field_map,
         "--redetect": request.redetect,
+        "--accept-type": request.accept_type,
         "--drawn-on": request.drawn_on,
         "--layout": request.layout,
-        "--parts": request.parts,
-        "--on-missing": request.on_missing != "error",
         "--key": request.index.key,
         "--exclude": request.index.exclude,
         "--key-until": request.index.key_until,
         "--by": request.split_by != "auto",
         "--media": request.index.media.selection is not None,
+        **raw_options(request),
         **writing_options(request),
     }
     for name, is_given in given_options.items():

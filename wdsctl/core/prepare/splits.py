@@ -99,7 +99,7 @@ def shared_file_findings(
         group = _group_of_file(dataset.browser)
     ratios = ",".join(f"{name}={share:g}" for name, share in request.split.items())
     field = " with a field that is the same for all samples of a file" if group == _UNKNOWN_GROUP else ""
-    command = shell_command("split", root, ratios, "--group-by", group, "--yes")
+    command = shell_command("split", root, ratios, "--group-by", group, "--allow-split-changes")
     return [
         Finding(
             code="WDS216",

@@ -165,7 +165,8 @@ class FolderReport:
     samples that no shard had before. `vanished`: the number of samples in kept shards whose files are missing. A
     renamed sample counts as vanished or dropped, and as added. `stale`: the number of kept shards whose files have
     changed. `dropped`: keys of samples that were removed from the shards. `keys`: the key rule and its reason; None if
-    all rules agree. The other fields are as in `RawListing`.
+    all rules agree. `is_source_moved`: the shards were written from another folder, which `--source-moved` allows. The
+    other fields are as in `RawListing`.
     """
 
     source: str
@@ -187,6 +188,7 @@ class FolderReport:
     stale: int
     dropped: tuple[str, ...]
     dry_run: bool
+    is_source_moved: bool = False
     keys: KeyRuleChoice | None = None
     findings: tuple[Finding, ...] = ()
     left_out_list: str = ""  # the path of a table of all samples and files that are left out; empty if there are none
@@ -258,7 +260,7 @@ def write_folder(
     real_dest = real_dest or (dest if is_url(dest) else os.path.realpath(dest))
     listing = listing or list_source(source, dest, request, ledger.planned_shards(), progress=progress)
     partials = check_dest_shards(dest, {record.name for record in ledger.planned_shards()})
-    records = _check_source(source, dest, listing, ledger, request, progress)
+    records, is_source_moved = _check_source(source, dest, listing, ledger, request, progress)
     written = _WriteResult()
     changes: WritePlan | None = None
     gone: dict[tuple[str, str], str] = {}
@@ -288,6 +290,7 @@ def write_folder(
         records = ledger.planned_shards()
         written.unreadable = {}
     report = _report(source, dest, listing, plan, changes, written, request, _gone_findings(gone))
+    report = replace(report, is_source_moved=is_source_moved)
     if request.index.dry_run or not left_out_list:
         return report
     rows = (("WDS201", path_for_message(name), reason) for name, reason in listing.left_out)
@@ -398,26 +401,27 @@ def _is_all_done(records: Sequence[ShardRecord]) -> bool:
 
 def _check_source(
     source: str, dest: str, listing: RawListing, ledger: Ledger, request: PrepareRequest, progress: Progress
-) -> list[ShardRecord]:
-    """The records of the plan to continue. For a copied folder, they get its mtimes, so that no shard is rewritten.
+) -> tuple[list[ShardRecord], bool]:
+    """(the records of the plan to continue, whether `--source-moved` was necessary).
 
-    Raises UsageError if the shards were made from another folder, unless that folder was moved or copied here.
+    For a copied folder, the records get its mtimes, so that no shard is rewritten. Raises UsageError if the shards were
+    made from another folder, unless that folder was moved or copied here.
     """
     before, records = ledger.plan_source(), ledger.planned_shards()
-    if request.moved or before is None or before == _source_identity(source):
-        return records
-    if can_be_source(listing.samples, records):
-        return records
+    if before is None or before == _source_identity(source) or can_be_source(listing.samples, records):
+        return records, False
+    if request.allows("source_moved"):
+        return records, True
     adopted = adopt_copied_folder(source, dest, listing.samples, records, progress)
     if adopted is None:
         raise UsageError(
             f"the destination was written from another folder, {path_for_message(before)}, whose samples differ "
             f"from those of {path_for_message(source)}",
             where=dest,
-            hint="choose another DEST; or pass `--yes` if the raw folder was moved and changed since",
+            hint="choose another DEST; or pass `--source-moved` if the raw folder was moved and changed since",
         )
     progress.note(f"this folder is a copy of {path_for_message(before)}, byte for byte: continuing from it")
-    return adopted
+    return adopted, False
 
 
 def _check_disjoint(source: str, dest: str) -> None:

@@ -77,7 +77,8 @@ class SplitReport:
     `splits` have their full names. `excluded`: samples that are in no split of any set, by rule or quarantine. `moved`:
     samples that change their split. `reassigned`: those of them, and of excluded samples that will return, that leave
     one of several splits for another or for none: a sample that a model was trained on may now be in its test split.
-    They only move if the request allows it. `findings`: samples that are in no split, because their value names none.
+    They only move if the request allows it: `consents` is then ("allow_split_changes",). `findings`: samples that are
+    in no split, because their value names none.
     """
 
     root: str
@@ -93,6 +94,7 @@ class SplitReport:
     strata: tuple[StratumSummary, ...] = ()
     drift: float = 0.0  # the largest of the strata
     findings: tuple[Finding, ...] = ()
+    consents: tuple[str, ...] = ()
 
 
 class SamplesWouldMoveError(UsageError):
@@ -112,10 +114,10 @@ class SamplesWouldMoveError(UsageError):
         super().__init__(
             f"{pluralize(samples, 'sample')} would leave {'its' if samples == 1 else 'their'} split: {moves}{more}",
             where=report.root,
-            hint="omit `--split` to keep the splits, or pass `--yes` to move the samples"
+            hint="omit `--split` to keep the splits, or pass `--allow-split-changes` to move the samples"
             if is_prepare
             else "pass `--set NAME` to create another split set and keep this one; `--dry-run` lists all moves, and "
-            "`--yes` makes them",
+            "`--allow-split-changes` makes them",
         )
 
 

@@ -9,7 +9,7 @@ from typing import get_args
 
 from wdsctl.core.errors import OptionConflict, UsageError, refuse_without_effect
 from wdsctl.core.options import UNSET, PathText, as_paths, as_tuple, option
-from wdsctl.core.shared_options import CATALOG, DRY_RUN, ROOT, UNIT_WORKERS, WAIT
+from wdsctl.core.shared_options import ALLOW_SPLIT_CHANGES, CATALOG, DRY_RUN, ROOT, UNIT_WORKERS, WAIT
 from wdsctl.core.split_rules.excludes import Excludes
 from wdsctl.core.split_rules.names import check_split_name
 from wdsctl.core.split_rules.rule import SPLIT_SEED, SplitBy, SplitRule
@@ -102,6 +102,7 @@ class SplitOptions:
         parse=as_tuple,
     )
     no_excludes: bool = option(False, "Remove all excludes except those given here.")
+    allow_split_changes: bool = option(False, ALLOW_SPLIT_CHANGES)
     allow_empty: bool = option(False, "Allow empty splits, and patterns and keys without matches.")
     drop: bool = option(
         False,
@@ -121,7 +122,7 @@ class SplitCommand:
     wait: float = option(0.0, WAIT)
     catalog: str | None = option(None, CATALOG)
     dry_run: bool = option(False, DRY_RUN)
-    yes: bool = option(False, "Let samples move to another split, and let `drop` delete the default set.", flag="")
+    yes: bool = option(False, "As `allow_split_changes`, and let `drop` delete the default set.", flag="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,8 +131,8 @@ class SplitRequest:
 
     `rule`: how the set is divided from now on. `folds`: make this many sets of it, each with another fold as `val`.
     `excludes`: samples to take out of all sets, in addition to those in force; with `replace_excludes` in their place.
-    `drop`: delete the set. `again`: make all sets by dataset.yaml. `may_move`: samples of a set with several splits may
-    leave their split for another.
+    `drop`: delete the set. `again`: make all sets by dataset.yaml. `allow_split_changes`: samples of a set with several
+    splits may leave their split for another.
     """
 
     rule: SplitRule | None = None
@@ -142,7 +143,7 @@ class SplitRequest:
     drop: bool = False
     again: bool = False
     allow_empty: bool = False
-    may_move: bool = False
+    allow_split_changes: bool = False
     workers: int = 1
 
     @property
@@ -220,10 +221,12 @@ def parse_split_request(options: SplitOptions) -> SplitRequest:
         drop=options.drop,
         again=again,
         allow_empty=options.allow_empty,
+        allow_split_changes=options.allow_split_changes,
         workers=options.workers,
     )
     refuse_without_effect(
         ("--seed", options.seed, "RATIOS or --folds", ratios is not None or folds),
+        ("--allow-split-changes", options.allow_split_changes, "RATIOS, another rule, or --again", rule or again),
         ("--allow-empty", options.allow_empty, "RATIOS, another rule, or excludes", rule or again or request.excludes),
         ("--set", split_set and request.has_excludes, "RATIOS, another rule, or --drop", rule or options.drop or again),
     )

@@ -99,7 +99,7 @@ def run_split(command: SplitCommand, *, progress: Progress = SILENT_PROGRESS) ->
         )
     return split_dataset(
         follow_to_primary(command.root, command.catalog),
-        replace(request, may_move=command.yes),
+        replace(request, allow_split_changes=request.allow_split_changes or command.yes),
         catalog=command.catalog,
         wait=command.wait,
         dry_run=command.dry_run,
@@ -181,9 +181,10 @@ def split_dataset_locked(
         raise_first_problem(emptied, location.display_path)
     report = plan.report(dry_run=dry_run)
     if not dry_run:
-        if report.reassigned and not request.may_move:
+        if report.reassigned and not request.allow_split_changes:
             raise SamplesWouldMoveError(report)
         plan.publish(excludes, ledger_exclusions)
+        report = replace(report, consents=("allow_split_changes",) if report.reassigned else ())
     return report
 
 
@@ -388,7 +389,7 @@ def ensure_split(
     seed: int,
     progress: Progress,
     *,
-    may_move: bool = False,
+    allow_split_changes: bool = False,
     default: Callable[[], SplitRule | None] = lambda: None,
 ) -> tuple[SplitReport, bool]:
     """For `prepare`: make the requested split unless it exists. Returns the report, and whether anything was written.
@@ -403,7 +404,9 @@ def ensure_split(
     requested = SplitRule(dict(shares), by, seed) if shares is not None else None
     if current is None or (requested is not None and not requested.is_satisfied_by(current)):
         rule = requested or authored or default() or SplitRule(DEFAULT_SHARES, by, seed)
-        return split_dataset_locked(dataset, SplitRequest(rule=rule, may_move=may_move), progress), True
+        return split_dataset_locked(
+            dataset, SplitRequest(rule=rule, allow_split_changes=allow_split_changes), progress
+        ), True
     is_written = False
     if authored is None or requested is not None:
         # A run that was killed between catalog and dataset.yaml leaves the file behind.
