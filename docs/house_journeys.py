@@ -84,7 +84,7 @@ MOST = {
     "index again": (370, 25, 2, 2, 0),
     "prepare raw with split": (2_650, 110, 2, 1, 2),
     "inspect": (325, 25, 2, 2, 1),
-    "validate": (545, 30, 3, 3, 1),  # one connection for the samples of each shard, in its process
+    "validate": (525, 25, 2, 2, 1),
     "split another set": (665, 45, 3, 3, 2),
     "split into 2 folds": (960, 45, 3, 3, 2),
     "prepare again": (1_640, 70, 4, 4, 2),

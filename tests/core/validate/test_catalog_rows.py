@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -17,6 +19,7 @@ from wdsctl.core.errors import Finding
 from wdsctl.core.index.index import index
 from wdsctl.core.offsets.block_checksums import append_checksums
 from wdsctl.core.offsets.read import Offsets
+from wdsctl.core.progress import SilentProgress
 from wdsctl.core.validate.validate import validate
 
 #: A shard whose headers are compared at once, and one that only a scan can check.
@@ -53,6 +56,29 @@ def root(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     index(root)
     assert not catalog_findings(root)
     return root
+
+
+class ReplacedCatalog(SilentProgress):
+    """Replaces the catalog by one with other rows when the check of the shards begins."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+
+    def phase(self, name: str, *, items: int | None = None, size_bytes: int | None = None) -> None:
+        if name == "check":
+            path = locate(self.root).catalog_path
+            shutil.copyfile(path, f"{path}.new")
+            os.replace(f"{path}.new", path)
+            change_rows(self.root, shift)
+
+
+def test_shards_are_compared_with_the_catalog_that_was_opened(root: str) -> None:
+    Path(locate(root).ledger_path).unlink()
+
+    report = validate(root, progress=ReplacedCatalog(root))
+
+    assert "WDS302" not in {finding.code for finding in report.findings}
+    assert catalog_findings(root)
 
 
 def test_validate_finds_shifted_rows(root: str) -> None:

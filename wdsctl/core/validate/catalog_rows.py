@@ -72,20 +72,19 @@ def _are_equal(columns: ShardColumns, scan: ShardScan) -> bool:
     )
 
 
-def check_rows(catalog_path: str, row: ShardRow, scan: ShardScan) -> Iterator[Finding]:
+def check_rows(catalog: Catalog, row: ShardRow, scan: ShardScan) -> Iterator[Finding]:
     """A finding for the samples of a shard whose rows in the catalog differ from its scan."""
-    with Catalog.open(catalog_path) as catalog:
-        if not catalog.has_sample_rows:
-            return
-        numbers = dict(catalog.rows("SELECT name, id FROM ext"))
-        known = np.array([numbers.get(name, -1) for name in scan.extensions], np.int64)
-        first = row.id << INDEX_BITS
-        rows = catalog.iter_rows(_ROWS, first, first + (1 << INDEX_BITS))
-        pairs = zip_longest(sample_rows(row.id, scan, known), rows)
-        count, first_wrong = 0, None
-        for expected, actual in pairs:
-            if expected != actual:
-                count, first_wrong = count + 1, first_wrong or expected
+    if not catalog.has_sample_rows:
+        return
+    numbers = dict(catalog.rows("SELECT name, id FROM ext"))
+    known = np.array([numbers.get(name, -1) for name in scan.extensions], np.int64)
+    first = row.id << INDEX_BITS
+    rows = catalog.iter_rows(_ROWS, first, first + (1 << INDEX_BITS))
+    pairs = zip_longest(sample_rows(row.id, scan, known), rows)
+    count, first_wrong = 0, None
+    for expected, actual in pairs:
+        if expected != actual:
+            count, first_wrong = count + 1, first_wrong or expected
     if count:
         yield Finding(
             code="WDS302",

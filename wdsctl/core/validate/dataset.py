@@ -80,7 +80,7 @@ from wdsctl.core.validate.request import (
 from wdsctl.core.validate.robot_media import robot_media_findings
 from wdsctl.core.validate.run_checks import CheckOutcome, check_shards, store_dataset_ref_findings
 from wdsctl.core.validate.schema import SchemaRules, schema_rules_of
-from wdsctl.core.validate.unit import CheckContext, CheckUnit
+from wdsctl.core.validate.unit import CheckContext, CheckUnit, sharing_catalog
 from wdsctl.core.views.selections import SampleSelection, intersect_selections, read_view_samples
 from wdsctl.plugins import LoadCheckName
 
@@ -205,9 +205,10 @@ class _Validation:
             rules, rule_findings = self._find_ref_rules(stores)
             findings += rule_findings
         findings += hash_findings
-        outcome = check_shards(
-            self._build_context(rules), units, self.record.ledger, workers=self.workers, progress=self.progress
-        )
+        with sharing_catalog(self.dataset):
+            outcome = check_shards(
+                self._build_context(rules), units, self.record.ledger, workers=self.workers, progress=self.progress
+            )
         if self.view_samples is not None:
             _filter_to_view(outcome, rows, self.view_samples, self.offsets)
         findings += outcome.named_findings()

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice, repeat
@@ -23,6 +24,7 @@ from wdsctl.core.dataset.polylithic import PolylithicFolder
 from wdsctl.core.dataset.shard_names import is_jsonl_name, is_tar_name
 from wdsctl.core.errors import DatasetError, Finding, PermissionDenied, StorageError, WdsctlError
 from wdsctl.core.hashing import derive_seed, hash_values
+from wdsctl.core.opened.handle import OpenDataset
 from wdsctl.core.shards.jsonl_keys import LINE_NUMBER_KEYS, JsonlKeyRule
 from wdsctl.core.shards.list import ShardFile
 from wdsctl.core.shards.readers import BlockReader
@@ -52,6 +54,9 @@ from wdsctl.core.validate.schema import SchemaRules, check_sample_schema
 from wdsctl.core.validate.structure import check_structure, is_as_indexed
 
 CHECK_PRELOAD_MODULES = ("wdsctl.core.validate.unit",)  # the fork server imports these modules
+
+#: The dataset whose shards this process checks (`sharing_catalog`). Contexts are plain values, which jobs store.
+_DATASET: ContextVar[OpenDataset | None] = ContextVar("checked dataset", default=None)
 
 _MAX_BATCH_SAMPLES = 4096  # samples whose keys are decoded at once
 
@@ -122,6 +127,21 @@ class CheckResult:
     not_loaded: str = ""
 
 
+@contextmanager
+def sharing_catalog(dataset: OpenDataset) -> Iterator[None]:
+    """Let `check_shard` read the catalog of `dataset` within the block. Other processes open it for each shard."""
+    token = _DATASET.set(dataset)
+    try:
+        yield
+    finally:
+        _DATASET.reset(token)
+
+
+def _open_catalog(context: CheckContext) -> AbstractContextManager[Catalog]:
+    dataset = _DATASET.get()
+    return Catalog.open(context.catalog_path) if dataset is None else nullcontext(dataset.catalog)
+
+
 def check_shard(context: CheckContext, unit: CheckUnit) -> CheckResult:
     """Check one shard. If it cannot be read or was truncated since it was listed, that is a finding."""
     path = unit.shard.path
@@ -134,8 +154,9 @@ def check_shard(context: CheckContext, unit: CheckUnit) -> CheckResult:
             return CheckResult(findings=findings)
         if unit.row is not None and _is_as_indexed(context, unit):
             known = scan_of_offsets(context.offsets_path, unit.row)
-            wrong = map(LocatedFinding, check_rows(context.catalog_path, unit.row, known))
-            return CheckResult(findings=findings | {"structure": tuple(wrong)})
+            with _open_catalog(context) as catalog:
+                wrong = tuple(map(LocatedFinding, check_rows(catalog, unit.row, known)))
+            return CheckResult(findings=findings | {"structure": wrong})
         scan = scan_file(context.root, unit.shard, ScanOptions(context.line_keys))
         if scan.status == "unreadable":
             return CheckResult(findings={unit.levels[0]: tuple(map(LocatedFinding, scan.findings))}, is_read=False)
@@ -169,7 +190,8 @@ def _check_catalog(context: CheckContext, unit: CheckUnit, scan: ShardScan) -> I
         return
     if row.status == "ok" and row.code is None and context.offsets_path:
         yield from check_offsets(context.offsets_path, row, scan)
-    yield from check_rows(context.catalog_path, row, scan)
+    with _open_catalog(context) as catalog:
+        yield from check_rows(catalog, row, scan)
 
 
 @contextmanager
@@ -267,7 +289,7 @@ def _check_samples(
         known_facts: CatalogFacts = {}
         has_facts = bool(unit.media_digest) and "headers" in unit.levels and layout_hash == unit.indexed_layout_hash
         if unit.row is not None and has_facts:
-            with Catalog.open(context.catalog_path) as catalog:
+            with _open_catalog(context) as catalog:
                 known_facts = catalog.media_reader.shard_facts(unit.row.id)
         completion = SampleCompletion(context.completion) if "schema" in collectors and context.completion else None
         shard = _OpenShard(context, unit, read, known_facts, ref_usage, completion)
