@@ -14,6 +14,7 @@ from wdsctl.core.options import (
     as_tuple,
     build_request,
     declared_options,
+    given_options,
     group,
     name_parameters,
     naming_parameters,
@@ -63,6 +64,14 @@ def test_request_is_built_of_passed_values_and_defaults() -> None:
     inner = Inner(workers=2, parts=("jpg",))
     assert build_request(Outer, passed) == Outer(root="a", inner=inner, share=0.5, on_error="skip", rows=False)
     assert build_request(Outer, {"root": "a", "part": [], "share": None}) == build_request(Outer, {"root": "a"})
+
+
+def test_given_options_differ_from_defaults_of_fields() -> None:
+    request = Outer(root="a", inner=Inner(parts=("jpg",)), share=0.0, rows=False)
+
+    assert list(given_options(request, "share rows catalog part workers").items()) == [
+        ("--sample", True), ("--rows", True), ("--catalog", False), ("--part", True), ("--workers", False)
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -152,6 +152,16 @@ def changed_options(request: Any) -> Iterator[tuple[Declared, Any]]:
             yield each, value
 
 
+def given_options(request: Any, names: str) -> dict[str, bool]:
+    """Whether the request has these options, by flag: whether their fields differ from the defaults.
+
+    `names`: of the options, such as "seed by", in this order. Not for those of `option_of`.
+    """
+    options = {each.name: each for each in declared_options(type(request))}  # type: ignore[arg-type]  # as below
+    chosen = [options[name] for name in names.split()]
+    return {each.flag: reduce(getattr, each.fields, request) != each.field_default for each in chosen}
+
+
 def build_request(request: type[R], values: Mapping[str, Any]) -> R:
     """The request of what a user passes, by name. None and an empty list stand for the default.
 

@@ -17,6 +17,7 @@ from wdsctl.core.index.media import check_media_request, resolve_media_settings
 from wdsctl.core.index.write_dataset_yaml import as_usage_errors
 from wdsctl.core.media.selection import parse_media_selection
 from wdsctl.core.opened.handle import open_dataset
+from wdsctl.core.options import given_options
 from wdsctl.core.prepare.archives import check_no_unread_archives
 from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.prepare.source import (
@@ -32,6 +33,10 @@ from wdsctl.core.progress import Progress
 from wdsctl.core.samples.field_map import check_sample_type, validate_field_map
 from wdsctl.core.urls import is_url
 
+#: Options that apply to raw files only, and those about the shards that `prepare` writes to DEST.
+RAW_OPTIONS = "parts on_missing source_moved"
+WRITING_OPTIONS = "shard_samples shard_size template overwrite"
+
 #: The layout of `prepare` -> that of `convert`.
 _CONVERT_LAYOUTS: Mapping[str, LayoutName] = {"": "auto", "monolithic": "", "polylithic": "polylithic"}
 
@@ -39,7 +44,7 @@ _CONVERT_LAYOUTS: Mapping[str, LayoutName] = {"": "auto", "monolithic": "", "pol
 def conversion_request(form: SourceFormat, request: PrepareRequest) -> ConvertRequest:
     """The request of `convert` for a source of this form. Raises UsageError for options that apply to others only."""
     others: tuple[tuple[Mapping[str, object], str], ...] = (
-        (raw_options(request), "raw files"),
+        (given_options(request, RAW_OPTIONS), "raw files"),
         ({"--exclude": request.index.exclude}, "shards"),
         (
             {
@@ -121,26 +126,6 @@ def check_no_layout(form: SourceFormat | None, request: PrepareRequest) -> None:
         )
 
 
-def raw_options(request: PrepareRequest) -> dict[str, bool]:
-    """The options that apply to raw files only, and whether the request has them."""
-    return {
-        "--parts": bool(request.parts),
-        "--on-missing": request.on_missing != "error",
-        "--source-moved": request.source_moved,
-    }
-
-
-def writing_options(request: PrepareRequest) -> dict[str, bool]:
-    """The options about the shards that `prepare` writes to DEST, and whether the request has them."""
-    default = PrepareRequest()
-    return {
-        "--shard-samples": request.shard_samples != default.shard_samples,
-        "--shard-size": request.shard_size != default.shard_size,
-        "--template": request.template != default.template,
-        "--overwrite": request.overwrite,
-    }
-
-
 def check_fitting_options(request: PrepareRequest, *, are_raw: bool, are_polylithic: bool = False) -> None:
     """Check that all options apply to the source, raw files or shards in place: without effect, they would mislead.
 
@@ -153,10 +138,10 @@ def check_fitting_options(request: PrepareRequest, *, are_raw: bool, are_polylit
         unfit = (("shards in place", in_place), ("tables and other formats", {"--overwrite": request.overwrite}))
     else:
         source = "shards in place"
-        copied = writing_options(request)
+        copied = given_options(request, WRITING_OPTIONS)
         if are_polylithic:
             copied |= {"--layout": bool(request.layout), "--from": request.from_format not in ("", IN_PLACE)}
-        unfit = (("raw files", raw_options(request)), ("sources that prepare copies to DEST", copied))
+        unfit = (("raw files", given_options(request, RAW_OPTIONS)), ("sources that prepare copies to DEST", copied))
     for these, options in unfit:
         for name, is_given in options.items():
             if is_given:
@@ -176,34 +161,14 @@ def check_fitting_options(request: PrepareRequest, *, are_raw: bool, are_polylit
 
 def sample_options(request: PrepareRequest) -> dict[str, bool]:
     """The options about samples and shards, and whether the request has them. A media folder has neither."""
-    default = PrepareRequest()
-    return {
-        "--split": request.split is not None,
-        "--by": request.split_by != default.split_by,
-        "--seed": request.seed != default.seed,
-        "--allow-split-changes": request.allow_split_changes,
-        "--sample-type": bool(request.sample_type),
-        "--field-map": bool(request.field_map),
-        "--redetect": request.redetect,
-        "--accept-type": request.accept_type,
-        "--drawn-on": bool(request.drawn_on),
-        "--from": bool(request.from_format),
-        "-O": bool(request.format_options),
-        "--layout": bool(request.layout),
-        **writing_options(request),
-        **raw_options(request),
-    }
+    of_samples = "split by seed allow_split_changes sample_type field_map redetect accept_type drawn_on"
+    return given_options(request, f"{of_samples} from_format option layout {WRITING_OPTIONS} {RAW_OPTIONS}")
 
 
 def unused_split_options(request: PrepareRequest) -> list[str]:
     """The options about the splits that `--split` makes, if the request has them without `--split`."""
-    default = PrepareRequest()
-    options = {
-        "--by": request.split_by != default.split_by,
-        "--seed": request.seed != default.seed,
-        "--allow-split-changes": request.allow_split_changes,
-    }
-    return [] if request.split is not None else [name for name, is_given in options.items() if is_given]
+    given = given_options(request, "by seed allow_split_changes")
+    return [] if request.split is not None else [name for name, is_given in given.items() if is_given]
 
 
 def check_options(request: PrepareRequest) -> None:

@@ -32,7 +32,8 @@ from wdsctl.core.importers.lerobot.importer import describe_features
 from wdsctl.core.importers.lerobot.metadata import INFO_FILE, RobotDataset, read_robot_dataset
 from wdsctl.core.importers.lerobot.videos import check_videos, video_files
 from wdsctl.core.importers.protocol import FieldUse, Options
-from wdsctl.core.prepare.checks import raw_options, writing_options
+from wdsctl.core.options import given_options
+from wdsctl.core.prepare.checks import RAW_OPTIONS, WRITING_OPTIONS
 from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.progress import Progress
 from wdsctl.core.samples.naming import KEY_COLUMN
@@ -78,22 +79,15 @@ def check_robot_request(source: str, dest: str | None, request: PrepareRequest) 
             where=redact_secrets(source),
             hint="download the dataset, for example with `hf download --local-dir`",
         )
-    given_options = {
-        "--sample-type": request.sample_type,
-        "--field-map": request.field_map,
-        "--redetect": request.redetect,
-        "--accept-type": request.accept_type,
-        "--drawn-on": request.drawn_on,
-        "--layout": request.layout,
+    given = {
+        **given_options(request, "sample_type field_map redetect accept_type drawn_on layout by"),
         "--key": request.index.key,
         "--exclude": request.index.exclude,
         "--key-until": request.index.key_until,
-        "--by": request.split_by != "auto",
         "--media": request.index.media.selection is not None,
-        **raw_options(request),
-        **writing_options(request),
+        **given_options(request, f"{RAW_OPTIONS} {WRITING_OPTIONS}"),
     }
-    for name, is_given in given_options.items():
+    for name, is_given in given.items():
         if is_given:
             raise OptionConflict(
                 f"{name} does not apply to a LeRobot dataset", options=(name,), where=source, hint=f"omit {name}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import get_args
 
 from wdsctl.core.errors import OptionConflict, UsageError, refuse_without_effect
-from wdsctl.core.options import UNSET, PathText, as_paths, as_tuple, option
+from wdsctl.core.options import UNSET, PathText, as_paths, as_tuple, given_options, option
 from wdsctl.core.shared_options import ALLOW_SPLIT_CHANGES, CATALOG, DRY_RUN, ROOT, UNIT_WORKERS, WAIT
 from wdsctl.core.split_rules.excludes import Excludes
 from wdsctl.core.split_rules.names import check_split_name
@@ -171,16 +171,7 @@ def parse_split_request(options: SplitOptions) -> SplitRequest:
 
     group_by, stratify, by_value, rest = options.group_by, options.stratify, options.by_value, options.rest
     ratios, folds, split_set, again = options.ratios, options.folds or 0, options.split_set, options.again
-    given = {
-        "RATIOS": ratios is not None,
-        "--pattern": bool(options.pattern),
-        "--keys": bool(options.keys),
-        "--by-value": bool(by_value),
-        "--from": bool(options.from_file),
-        "--folds": bool(folds),
-        "--drop": options.drop,
-        "--again": again,
-    }
+    given = given_options(options, "ratios pattern keys by_value from_file folds drop again")
     _check_method([name for name, is_given in given.items() if is_given], options)
     for spec in filter(None, (group_by, stratify, by_value)):
         parse_value_spec(spec)
