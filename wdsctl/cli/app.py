@@ -20,6 +20,7 @@ import typer
 
 from wdsctl.cli.formatting import fit_epilog
 from wdsctl.cli.options import COMMAND_GROUPS, COMMON_FLAGS, exit_with_help, terminal_columns, with_common
+from wdsctl.cli.sections import with_sections
 from wdsctl.core.errors import UsageError
 from wdsctl.core.version import VERSION
 
@@ -93,7 +94,8 @@ def _build_app(names: Iterable[str]) -> typer.Typer:
         if name in COMMAND_GROUPS:
             app.add_typer(module.group, name=name, help=module.HELP, epilog=fit_epilog(module.EPILOG, columns))
         else:
-            app.command(name, epilog=fit_epilog(module.EPILOG, columns))(with_common(module.command))
+            kind = with_sections(getattr(module, "HELP_SECTIONS", {}))
+            app.command(name, cls=kind, epilog=fit_epilog(module.EPILOG, columns))(with_common(module.command))
     return app
 
 

@@ -21,6 +21,7 @@ from wdsctl.cli.declared import typer_info
 from wdsctl.cli.errors import is_configured
 from wdsctl.cli.formatting import fit_epilog
 from wdsctl.cli.output import Output
+from wdsctl.cli.sections import SectionedCommand
 from wdsctl.core.errors import InputError, OptionConflict, UsageError, refuse_without_effect
 from wdsctl.core.invocation import parse_size_bytes
 from wdsctl.core.shared_options import CATALOG, DRY_RUN, ROOT, SAMPLE_SEED, SHARD, SPLIT, UNIT_WORKERS, WAIT
@@ -308,7 +309,8 @@ def make_group(*commands: tuple[str, Callable[..., int], str]) -> typer.Typer:
     group = typer.Typer(rich_markup_mode=None, no_args_is_help=False)
     group.callback(invoke_without_command=True)(exit_with_help)
     for name, function, epilog in commands:
-        group.command(name, epilog=fit_epilog(epilog, terminal_columns()))(with_common(function))
+        epilog_text = fit_epilog(epilog, terminal_columns())
+        group.command(name, cls=SectionedCommand, epilog=epilog_text)(with_common(function))
     return group
 
 

@@ -33,6 +33,18 @@ if TYPE_CHECKING:
     from wdsctl.core.samples.detect import Detection
 
 
+#: Of help; the options before these are those that a first user needs.
+HELP_SECTIONS = {
+    "What samples are": (
+        *("parts", "on_missing", "key", "key_until", "redetect", "accept_type", "drawn_on", "explain"),
+        *("media", "media_index"),
+    ),
+    "Shards and splits": (
+        *("shard_samples", "shard_size", "template", "layout", "by", "seed", "overwrite", "source_moved"),
+        *("allow_split_changes", "exclude", "missing", "sample_rows", "hashed"),
+    ),
+    "The run": ("wait", "break_lock", "workers", "executor", "ray_address", "catalog"),
+}
 EPILOG = """
 \b
 Examples:
