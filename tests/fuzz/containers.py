@@ -51,7 +51,7 @@ def run_arrow(data: bytes) -> None:
     """Every value is read, or the file is refused; no crash, and no bytes from elsewhere."""
     with suppress(WdsctlError):
         for batch in arrow_batches(write_file("a.arrow", data)):
-            for row in iter_rows(batch):
+            for row in iter_rows(batch.rows):
                 repr(row)
 
 

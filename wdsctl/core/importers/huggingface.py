@@ -98,7 +98,7 @@ class _ArrowFile(NamedTuple):
 
 
 class _ArrowRows:
-    """The rows of Arrow files, which are mapped. `labels`: folder -> column -> names of its integer labels."""
+    """The rows of Arrow files. `labels`: folder -> column -> names of its integer labels."""
 
     def __init__(self, files: Sequence[_ArrowFile], labels: Mapping[str, Mapping[str, Sequence[str]]]) -> None:
         self._files = files
@@ -107,19 +107,19 @@ class _ArrowRows:
     def rows(self, start: int) -> Iterator[SourceRow]:
         number = 0
         for path, (folder, prefix, split) in self._files:
-            for batch in arrow.arrow_batches(path, start - number):
-                if number + batch.num_rows > start:
+            for count, batch in arrow.arrow_batches(path, start - number):
+                if number + count > start:
                     past = max(0, start - number)
                     for i, values in enumerate(arrow.iter_rows(batch, past), number + past):
                         arrow.add_label_names(values, self._labels.get(folder, {}))
                         yield SourceRow(i, f"{path_for_message(path)}, row {i:,}", values, None, folder, prefix, split)
-                number += batch.num_rows
+                number += count
 
     def files(self) -> list[str]:
         return [file.path for file in self._files]
 
     def close(self) -> None:
-        """Do nothing: files are mapped only while rows are read."""
+        """Do nothing: files are open only while rows are read."""
 
 
 def _folders(path: str, options: Options) -> list[_DatasetFolder]:

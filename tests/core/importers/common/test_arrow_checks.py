@@ -14,7 +14,7 @@ from pyarrow import ipc
 
 from wdsctl.core import file_limits
 from wdsctl.core.errors import DatasetError
-from wdsctl.core.importers.common import arrow, arrow_checks, parquet_pages
+from wdsctl.core.importers.common import arrow, arrow_checks, arrow_messages, parquet_pages
 
 WRITERS = {"stream": ipc.new_stream, "file": ipc.new_file}
 
@@ -32,7 +32,7 @@ def replace(path: Path, old: bytes, new: bytes) -> None:
 
 
 def read_arrow(path: Path) -> list[dict[str, Any]]:
-    return [row for batch in arrow.arrow_batches(str(path)) for row in arrow.iter_rows(batch)]
+    return [row for batch in arrow.arrow_batches(str(path)) for row in arrow.iter_rows(batch.rows)]
 
 
 def read_parquet(path: Path) -> list[dict[str, Any]]:
@@ -84,7 +84,9 @@ def test_false_batch_before_first_row_to_read_is_not_read(tmp_path: Path) -> Non
 
     batches = list(arrow.arrow_batches(str(path), start=2))
 
-    assert list(arrow.iter_rows(batches[1])) == [{"x": b"c"}, {"x": b"d"}]
+    assert [count for count, _ in batches] == [2, 2]
+    assert batches[0].rows is None
+    assert list(arrow.iter_rows(batches[1].rows)) == [{"x": b"c"}, {"x": b"d"}]
 
 
 def test_times_out_of_range_stay_as_they_are(tmp_path: Path) -> None:
@@ -272,7 +274,7 @@ def test_false_offset_of_list_without_values_is_not_followed(tmp_path: Path) -> 
     with pa.ipc.new_stream(path, pa.schema([("x", outer.type)])) as writer:
         writer.write_batch(pa.record_batch({"x": outer}))
 
-    assert [list(arrow.iter_rows(batch)) for batch in arrow.arrow_batches(str(path))] == [[{"x": []}]]
+    assert [list(arrow.iter_rows(batch.rows)) for batch in arrow.arrow_batches(str(path))] == [[{"x": []}]]
 
 
 def test_parquet_with_false_number_of_rows_is_refused(tmp_path: Path) -> None:
@@ -284,3 +286,51 @@ def test_parquet_with_false_number_of_rows_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(DatasetError, match="damaged"):
         read_parquet(path)
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_offsets_changed_after_check_are_not_read(tmp_path: Path, kind: str) -> None:
+    """Another program writes into the file while its rows are read."""
+    path = write_arrow(tmp_path / "a.arrow", pa.table({"x": [b"a" * 7, b"b" * 6, b"c" * 5]}), kind)
+    batch = next(arrow.arrow_batches(str(path)))
+
+    with path.open("r+b") as file:
+        file.seek(path.read_bytes().index(struct.pack("<4i", 0, 7, 13, 18)))
+        file.write(struct.pack("<4i", 0, 4 << 20, 13, 18))
+
+    assert [row["x"] for row in arrow.iter_rows(batch.rows)] == [b"a" * 7, b"b" * 6, b"c" * 5]
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_batches_of_file_have_their_dictionaries(tmp_path: Path, kind: str) -> None:
+    columns = [pa.DictionaryArray.from_arrays(pa.array([1, 0], pa.int8()), [name, "z"]) for name in "ab"]
+    table = pa.table({"x": columns[0], "y": columns[1], "z": pa.array([1, 2])})
+    path = tmp_path / "a.arrow"
+    with WRITERS[kind](str(path), table.schema) as writer:
+        for _ in range(3):
+            writer.write_table(table)
+
+    batches = list(arrow.arrow_batches(str(path), start=4))
+
+    assert [(count, rows is None) for count, rows in batches] == [(4, True), (2, False)]
+    assert list(arrow.iter_rows(batches[1].rows)) == [{"x": "z", "y": "z", "z": 1}, {"x": "a", "y": "b", "z": 2}]
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_record_batch_of_a_hole_is_refused(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_arrow(tmp_path / "a.arrow", pa.table({"x": [bytes(2 << 20)]}), kind)
+    monkeypatch.setattr(arrow_messages, "MAX_BODY_BYTES", 1 << 20)
+
+    with pytest.raises(DatasetError, match="a record batch has") as caught:
+        read_arrow(path)
+
+    assert "WDSCTL_LIMIT_FACTOR" in caught.value.hint
+
+
+@pytest.mark.parametrize(("kind", "cut"), [("stream", 8), ("stream", 9), ("stream", 400), ("file", 6), ("file", 300)])
+def test_truncated_file_is_refused(tmp_path: Path, kind: str, cut: int) -> None:
+    path = write_arrow(tmp_path / "a.arrow", pa.table({"x": [bytes(1000)]}), kind)
+    path.write_bytes(path.read_bytes()[:-cut])
+
+    with pytest.raises(DatasetError, match="damaged or truncated"):
+        read_arrow(path)

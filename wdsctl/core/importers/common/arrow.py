@@ -19,6 +19,7 @@ from wdsctl.core.errors import DatasetError, WdsctlError, wdsctl_error_from
 from wdsctl.core.extras import missing_package_error
 from wdsctl.core.file_limits import ROW_BYTES
 from wdsctl.core.importers.common import arrow_checks, parquet_pages
+from wdsctl.core.importers.common.arrow_messages import CheckedMessages
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message
 from wdsctl.core.urls import is_url
@@ -101,8 +102,6 @@ def _time_text(scalar: Any) -> str | int | float:
 BATCH_BYTES = 8 << 20  # bytes of Arrow data that are converted to Python objects at a time
 
 _TABLE_ROWS = 65536  # read at once into a table
-
-_END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"  # every writer since Arrow 0.15 ends a stream with these bytes
 
 
 def import_arrow_module(module: str, what: str) -> Any:
@@ -225,73 +224,52 @@ def open_random_access(path: str) -> Any:
     return arrow.PythonFile(source_files.open_file(path, buffer_bytes=_STORE_BUFFER_BYTES), "r")
 
 
-def arrow_batches(path: str, start: int = 0) -> Iterator[Any]:
-    """The record batches of an Arrow IPC file or stream, checked if they have rows after the first `start`.
+class ArrowBatch(NamedTuple):
+    """Rows of an Arrow file. `rows`: None for those before the first row to read, which are only counted."""
 
-    The file is mapped, so that other batches are not read. Raises DatasetError WDS233.
+    row_count: int
+    rows: Any
 
-    Source: https://arrow.apache.org/docs/format/Columnar.html (streams and files; files begin with ARROW1).
+
+def arrow_batches(path: str, start: int = 0) -> Iterator[ArrowBatch]:
+    """The record batches of an Arrow IPC file or stream, checked; those before row `start` are not read.
+
+    Raises DatasetError WDS233.
     """
-    ipc = import_arrow_module("pyarrow.ipc", "an Arrow file")
-    with translate_arrow_errors(path):
-        if source_files.stat_file(path).size == 0:
-            raise ValueError("the file is empty")
-        with open_random_access(path) as mapped:
-            is_file = mapped.read(6) == b"ARROW1"
-            mapped.seek(0)
-            batches = _file_batches(mapped, path) if is_file else _stream_batches(mapped, path)
-            arrow_checks.check_schema((ipc.open_file if is_file else ipc.open_stream)(mapped).schema)
-            mapped.seek(0)
-            allowed, row, used = arrow_checks.allowed_bytes(path), 0, 0
-            for batch in batches:
-                row += batch.num_rows
-                used += ROW_BYTES * batch.num_rows + (arrow_checks.check_batch(batch) if row > start else 0)
+    with _open_stream(path, start) as (stream, messages):
+        allowed, used, skipped = arrow_checks.allowed_bytes(path), 0, 0
+        while True:
+            batch = next(stream, None)
+            if messages.skipped_rows > skipped:
+                yield ArrowBatch(messages.skipped_rows - skipped, None)
+                used += ROW_BYTES * (messages.skipped_rows - skipped)
+                skipped = messages.skipped_rows
+            if batch is None:
                 arrow_checks.check_allowed_bytes(used, allowed, path)
-                yield batch
-
-
-def _file_batches(mapped: Any, path: str) -> Iterator[Any]:
-    ipc = import_arrow_module("pyarrow.ipc", "an Arrow file")
-    if not is_url(path):
-        size, allowed = mapped.size(), arrow_checks.allowed_bytes(path)
-        length = int.from_bytes(mapped.read_at(4, max(0, size - 10)), "little")
-        for offset in arrow_checks.batch_offsets(mapped.read_at(length, max(0, size - 10 - length))):
-            mapped.seek(offset)
-            arrow_checks.check_message(ipc.read_message(mapped), path, allowed)
-    file = ipc.open_file(mapped)
-    for i in range(file.num_record_batches):
-        yield file.get_batch(i)
-
-
-def _stream_batches(mapped: Any, path: str) -> Iterator[Any]:
-    ipc = import_arrow_module("pyarrow.ipc", "an Arrow file")
-    # A second reader would fetch the objects of a store twice.
-    messages = None if is_url(path) else ipc.MessageReader.open_stream(open_random_access(path))
-    allowed = arrow_checks.allowed_bytes(path)
-    stream = ipc.open_stream(mapped)
-    while True:
-        for message in messages or ():
-            arrow_checks.check_message(message, path, allowed)
-            if message.type == "record batch":
-                break
-        try:
-            yield stream.read_next_batch()
-        except StopIteration:
-            break
-    mapped.seek(mapped.size() - len(_END_OF_STREAM))
-    if mapped.read(len(_END_OF_STREAM)) != _END_OF_STREAM:
-        raise ValueError("the stream is truncated between two batches")
+                return
+            used += ROW_BYTES * batch.num_rows + arrow_checks.check_batch(batch)
+            arrow_checks.check_allowed_bytes(used, allowed, path)
+            yield ArrowBatch(batch.num_rows, batch)
 
 
 def arrow_schema(path: str) -> Any:
     """The schema of an Arrow IPC file or stream. Raises DatasetError WDS233."""
-    ipc = import_arrow_module("pyarrow.ipc", "an Arrow file")
-    with translate_arrow_errors(path), open_random_access(path) as mapped:
-        is_file = mapped.read(6) == b"ARROW1"
-        mapped.seek(0)
-        schema = (ipc.open_file if is_file else ipc.open_stream)(mapped).schema
-        arrow_checks.check_schema(schema)
-        return schema
+    with _open_stream(path) as (stream, _):
+        return stream.schema
+
+
+@contextmanager
+def _open_stream(path: str, start: int = 0) -> Iterator[tuple[Any, CheckedMessages]]:
+    """Open the record batches of an Arrow IPC file or stream: pyarrow's reader, and what it reads from."""
+    arrow, ipc = (import_arrow_module(name, "an Arrow file") for name in ("pyarrow", "pyarrow.ipc"))
+    with translate_arrow_errors(path):
+        if source_files.stat_file(path).size == 0:
+            raise ValueError("the file is empty")
+        with source_files.open_file(path, buffer_bytes=_STORE_BUFFER_BYTES) as file:
+            messages = CheckedMessages(file, path, arrow_checks.allowed_bytes(path), start)
+            stream = ipc.open_stream(arrow.PythonFile(messages, "r"))
+            arrow_checks.check_schema(stream.schema)
+            yield stream, messages
 
 
 def open_parquet(path: str) -> Any:

@@ -2,13 +2,11 @@
 
 Arrow's readers believe the offsets and lengths in a file. A false one reads memory of the process, or ends it.
 
-Source: https://arrow.apache.org/docs/format/Columnar.html (layouts, encapsulated messages, compressed buffers).
+Source: https://arrow.apache.org/docs/format/Columnar.html (layouts).
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
@@ -19,15 +17,6 @@ from wdsctl.core.storage import source_files
 
 MAX_DEPTH = 64  # levels of nested columns: Python's stack and pyarrow's readers are recursive
 VALUE_BYTES = 16  # counted for a value of a list
-
-#: Kinds of IPC messages, and numbers of fields in the flatbuffers of a message, its batches, and the footer of a file.
-#: Source: Message.fbs and File.fbs in https://github.com/apache/arrow/tree/main/format
-_DICTIONARY_BATCH, _RECORD_BATCH = 2, 3
-_MESSAGE_KIND, _MESSAGE_HEADER = 1, 2
-_DICTIONARY_DATA = 1
-_BATCH_BUFFERS, _BATCH_COMPRESSION = 2, 3
-_FOOTER_DICTIONARIES, _FOOTER_BATCHES = 2, 3
-_OLD_COMPRESSION = b"ARROW:experimental_compression"  # by Arrow 0.17
 
 
 def allowed_bytes(path: str) -> int:
@@ -138,65 +127,3 @@ def _dictionary_bytes(array: Any) -> int:
         lengths = compute.binary_length(values).cast("int64")
         return VALUE_BYTES * len(array) + (compute.sum(lengths.take(array.indices)).as_py() or 0)
     return len(array) * max(_array_bytes(values.slice(i, 1)) for i in range(len(values)))
-
-
-def check_message(message: Any, path: str, allowed: int) -> None:
-    """Check what the compressed buffers of an IPC message say about their size, before they are unpacked.
-
-    Raises ValueError or struct.error for damaged metadata, DatasetError WDS233 for more than `allowed` bytes.
-    """
-    if message.body is None:
-        return
-    data, body = memoryview(message.metadata), memoryview(message.body)
-    table = _follow_offset(data, 0)
-    kind_at, header_at = _find_field(data, table, _MESSAGE_KIND), _find_field(data, table, _MESSAGE_HEADER)
-    kind = data[kind_at] if kind_at else 0
-    if kind not in (_DICTIONARY_BATCH, _RECORD_BATCH) or not header_at:
-        return
-    batch = _follow_offset(data, header_at)
-    if kind == _DICTIONARY_BATCH:
-        batch_at = _find_field(data, batch, _DICTIONARY_DATA)
-        if not batch_at:
-            raise ValueError("a dictionary batch has no data")
-        batch = _follow_offset(data, batch_at)
-    buffers_at = _find_field(data, batch, _BATCH_BUFFERS)
-    if not buffers_at or not (_find_field(data, batch, _BATCH_COMPRESSION) or _OLD_COMPRESSION in bytes(data)):
-        return
-    used = 0
-    for offset, length in _read_vector(data, buffers_at, "<qq"):
-        if offset < 0 or length < 0 or offset + length > len(body):
-            raise ValueError("a buffer lies outside of its message")
-        if length >= 8:
-            used += max(0, struct.unpack_from("<q", body, offset)[0])
-            check_allowed_bytes(used, allowed, path)
-
-
-def batch_offsets(footer: bytes) -> list[int]:
-    """Where the batches of an IPC file begin, those of dictionaries among them. Raises ValueError, struct.error."""
-    data = memoryview(footer)
-    table = _follow_offset(data, 0)
-    vectors = [_find_field(data, table, number) for number in (_FOOTER_DICTIONARIES, _FOOTER_BATCHES)]
-    return [offset for at in vectors if at for (offset,) in _read_vector(data, at, "<q16x")]
-
-
-def _find_field(data: memoryview, table: int, number: int) -> int:
-    """Where a field of a flatbuffer's table is; 0 if the table lacks the field."""
-    vtable = table - struct.unpack_from("<i", data, table)[0]
-    at = 4 + 2 * number
-    if vtable < 0 or at + 2 > struct.unpack_from("<H", data, vtable)[0]:
-        return 0
-    inside = struct.unpack_from("<H", data, vtable + at)[0]
-    return table + inside if inside else 0
-
-
-def _follow_offset(data: memoryview, at: int) -> int:
-    """Where the table or vector is to which the offset at `at` refers."""
-    found: int = at + struct.unpack_from("<I", data, at)[0]
-    return found
-
-
-def _read_vector(data: memoryview, at: int, layout: str) -> Iterator[tuple[int, ...]]:
-    """Yield the structs of the vector to which the offset at `at` refers."""
-    vector = _follow_offset(data, at)
-    for i in range(struct.unpack_from("<I", data, vector)[0]):
-        yield struct.unpack_from(layout, data, vector + 4 + struct.calcsize(layout) * i)
