@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from wdsctl.core import safe_open
+from wdsctl.core.dataset.raw_folder_walk import RawFolderScan, walk_raw_folder
 from wdsctl.core.errors import PermissionDenied, StorageError, UsageError
-from wdsctl.core.safe_open import FolderOpener, allow_path, check_store, is_beneath, open_beneath
+from wdsctl.core.progress import SILENT_PROGRESS
+from wdsctl.core.safe_open import FolderOpener, allow_path, check_store, is_beneath, name_source, open_beneath
+from wdsctl.core.storage import source_files
 
 
 @pytest.fixture(autouse=True)
@@ -122,6 +127,17 @@ def test_swapping_folder_for_link_never_reads_outside(folders: tuple[Path, Path]
     """While a thread swaps a folder for a link and back, none of 3000 tries reads the file outside."""
     root, outside = folders
     (outside / "a.txt").write_text("secret")
+    seen = set()
+    with swapping(root, outside):
+        for _ in range(3000):
+            with suppress(OSError):
+                seen.add(read_beneath(root / "in" / "a.txt", root))
+    assert seen <= {b"inside"}
+
+
+@contextmanager
+def swapping(root: Path, outside: Path) -> Iterator[None]:
+    """A thread swaps the folder `in` for a link and back during the block."""
     stop = threading.Event()
 
     def swap() -> None:
@@ -133,17 +149,28 @@ def test_swapping_folder_for_link_never_reads_outside(folders: tuple[Path, Path]
 
     thread = threading.Thread(target=swap)
     thread.start()
-    seen = set()
     try:
-        for _ in range(3000):
-            try:
-                seen.add(read_beneath(root / "in" / "a.txt", root))
-            except OSError:
-                continue
+        yield
     finally:
         stop.set()
         thread.join()
-    assert seen <= {b"inside"}
+
+
+def test_swapping_folder_for_link_never_lists_outside(folders: tuple[Path, Path]) -> None:
+    root, outside = folders
+    (outside / "b.txt").write_text("secret")
+    name_source(str(root))
+    seen = set[str]()
+    with swapping(root, outside):
+        for _ in range(800):
+            with suppress(OSError), source_files.scan(str(root / "in")) as entries:
+                seen |= {os.path.relpath(entry.path, root / "in") for entry in entries}
+            seen |= {name for _, _, names in source_files.walk(str(root)) for name in names}
+            raw = RawFolderScan()
+            with suppress(OSError):
+                walk_raw_folder(str(root), raw, SILENT_PROGRESS)
+            seen |= {f"{sample.key.rpartition('/')[2]}.{part.name}" for sample in raw.samples for part in sample.parts}
+    assert seen == {"a.txt"}
 
 
 def test_folder_opener_opens_files_inside_and_refuses_links_outside(folders: tuple[Path, Path]) -> None:

@@ -12,7 +12,8 @@ from __future__ import annotations
 import errno
 import os
 import shlex
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from stat import S_ISDIR, S_ISREG
 from typing import BinaryIO, Protocol
@@ -28,6 +29,7 @@ _SEPARATOR = ","  # URLs have colons
 _FOLDER_FLAGS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 #: O_NONBLOCK: opening a FIFO in the place of a file does not wait for a writer.
 _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_LISTED_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LINK_ERRNOS = frozenset({errno.ELOOP, errno.ENOTDIR, errno.EMLINK})
 
 
@@ -54,13 +56,18 @@ def open_beneath(path: str, roots: Collection[str]) -> int:
     Raises PermissionDenied WDS409 if the path leads outside of them, StorageError WDS404 if it is not a regular file,
     and OSError. Costs one system call per folder below the root; with links, also one per folder of the whole path.
     """
+    return _open_last(path, roots, _open_regular)
+
+
+def _open_last(path: str, roots: Collection[str], open_name: Callable[[str, list[str], str], int]) -> int:
+    """Open a path beneath `roots`, without following links while it is opened. `open_name`: opens the last name."""
     check_name(path)
     root = find_root_above(path, roots)
     names = path[len(root) :].strip("/").split("/")
     try:
         if root and ".." not in names:
             try:
-                return _open_regular(root, names, path)
+                return open_name(root, names, path)
             except OSError as error:
                 if isinstance(error, StorageError) or error.errno not in _LINK_ERRNOS:
                     raise
@@ -68,10 +75,21 @@ def open_beneath(path: str, roots: Collection[str]) -> int:
         base = _find_base(real, roots)
         if not base:
             raise outside_error(path, real, roots)
-        return _open_regular(base, real[len(base) :].strip("/").split("/"), path)
+        return open_name(base, real[len(base) :].strip("/").split("/"), path)
     except OSError as error:
         error.filename = path  # the system call only had the last name
         raise
+
+
+@contextmanager
+def scan_beneath(path: str, roots: Collection[str]) -> Iterator[Iterator[os.DirEntry[str]]]:
+    """The entries of a folder, in any order; as `path`, each has only its name. `roots`, errors: as `open_beneath`."""
+    handle = _open_last(path, roots, _open_listed)
+    try:
+        with os.scandir(handle) as entries:
+            yield iter(entries)
+    finally:
+        os.close(handle)
 
 
 def open_file_beneath(path: str, roots: Collection[str]) -> BinaryIO:
@@ -123,8 +141,46 @@ def open_source_file(path: str) -> BinaryIO:
     path = os.path.abspath(path)
     if path in _source_files:
         return open_named(path)
-    named = [folder for folder in _folders_above(path) if folder in _source_folders]
-    return open(open_beneath(path, (named[-1] if named else os.path.dirname(path),)), "rb")
+    return open(open_beneath(path, (_source_root(path) or os.path.dirname(path),)), "rb")
+
+
+@contextmanager
+def scan_source_folder(path: str) -> Iterator[Iterator[FolderEntry]]:
+    """The entries of a folder of a source, as `open_source_file` opens its files. Another folder is listed itself."""
+    folder = os.path.abspath(path)
+    is_named = folder in _source_folders
+    with scan_beneath(folder, (folder if is_named else _source_root(folder) or folder,)) as entries:
+        yield (_ListedEntry(path, entry) for entry in entries)
+
+
+def walk_source_folder(root: str) -> Iterator[tuple[str, list[str], list[str]]]:
+    """As `os.walk`, through `scan_source_folder`. Leaves out folders that cannot be listed, and enters no links."""
+    left = [root]
+    while left:
+        folder = left.pop()
+        folders, files, links = list[str](), list[str](), set[str]()
+        try:
+            with scan_source_folder(folder) as entries:
+                for entry in entries:
+                    (folders if _is_folder(entry) else files).append(entry.name)
+                    if entry.is_symlink():
+                        links.add(entry.name)
+        except OSError:
+            continue
+        yield folder, folders, files
+        left += [os.path.join(folder, name) for name in reversed(folders) if name not in links]
+
+
+def _is_folder(entry: FolderEntry) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself
+        return False
+
+
+def _source_root(path: str) -> str:
+    """The outermost folder above a path that the user named; empty if there is none."""
+    return next((folder for folder in reversed([*_folders_above(path)]) if folder in _source_folders), "")
 
 
 _source_folders: set[str] = set()
@@ -257,6 +313,17 @@ def _open_regular(base: str, names: list[str], path: str) -> int:
     return handle
 
 
+def _open_listed(base: str, names: list[str], _path: str) -> int:
+    """Open the folder at the end of `names` beneath `base` for listing."""
+    if names == [""]:
+        return os.open(base, _LISTED_FLAGS & ~os.O_NOFOLLOW)
+    folder = _open_folder_beneath(base, "/".join(names[:-1]))
+    try:
+        return os.open(names[-1], _LISTED_FLAGS, dir_fd=folder)
+    finally:
+        os.close(folder)
+
+
 def _check_regular(handle: int, path: str) -> None:
     """Close the descriptor, and raise an error, unless it is that of a regular file."""
     mode = os.fstat(handle).st_mode
@@ -293,6 +360,17 @@ class FolderEntry(Protocol):
     def is_dir(self) -> bool: ...
     def is_file(self) -> bool: ...
     def is_symlink(self) -> bool: ...
+
+
+class _ListedEntry:
+    """An entry of `scan_beneath` with its whole path."""
+
+    __slots__ = ("is_dir", "is_file", "is_symlink", "name", "path")
+
+    def __init__(self, folder: str, entry: os.DirEntry[str]) -> None:
+        self.name = entry.name
+        self.path = os.path.join(folder, entry.name)
+        self.is_dir, self.is_file, self.is_symlink = entry.is_dir, entry.is_file, entry.is_symlink
 
 
 def is_link_outside(entry: FolderEntry, root: str) -> bool:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from wdsctl.core.errors import translate_os_errors
 from wdsctl.core.progress import Progress
-from wdsctl.core.safe_open import allow_path_hint, is_link_outside
+from wdsctl.core.safe_open import allow_path_hint, is_beneath, scan_beneath
 from wdsctl.core.samples.naming import (
     KeyRuleName,
     RawPart,
@@ -81,7 +81,7 @@ def walk_raw_folder(root: str, scan: RawFolderScan, progress: Progress) -> None:
         try:
             status = os.stat(path)
             above = _FolderChain((status.st_dev, status.st_ino), folder.above)
-            with os.scandir(path) as entries:
+            with scan_beneath(path, (root,)) as entries:
                 folders.extend(_scan_entries(root, entries, folder.prefix, above, scan, progress))
         except OSError as error:
             with translate_os_errors(path, "list"):
@@ -183,11 +183,11 @@ def _scan_entries(
         name = entry.name
         if name[0] == "." or name in LITTER_NAMES:
             scan.ignored += 1
-        elif is_link_outside(entry, root):
-            _skip_outside_link(entry, prefix + name, scan)
+        elif entry.is_symlink() and not is_beneath(os.path.join(root, prefix, name), (root,)):
+            _skip_outside_link(entry, root, prefix + name, scan)
         elif not _is_folder(entry):
-            _add_file(entry, prefix + name, samples, scan)
-        elif entry.is_symlink() and _is_link_loop(entry.path, above):
+            _add_file(entry, root, prefix + name, samples, scan)
+        elif entry.is_symlink() and _is_link_loop(os.path.join(root, prefix, name), above):
             scan.ignored += 1
         else:
             folders.append(_FolderToWalk(f"{prefix}{name}/", above))
@@ -198,13 +198,14 @@ def _scan_entries(
     return folders
 
 
-def _skip_outside_link(entry: os.DirEntry[str], path: str, scan: RawFolderScan) -> None:
+def _skip_outside_link(entry: os.DirEntry[str], root: str, path: str, scan: RawFolderScan) -> None:
     """Count a link that leads out of the folder as an unreadable part of its sample."""
     split = split_name(path)
     if split is not None and not _is_folder(entry):
         scan.unreadable_parts.setdefault(split[0], set()).add(intern(split[1]))
     scan.outside_links += 1
-    scan.add_unreadable(path, f"a link that leads out of the folder, {allow_path_hint(os.path.realpath(entry.path))}")
+    target = os.path.realpath(os.path.join(root, path))
+    scan.add_unreadable(path, f"a link that leads out of the folder, {allow_path_hint(target)}")
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
@@ -225,7 +226,9 @@ def _is_link_loop(path: str, above: _FolderChain | None) -> bool:
     return False
 
 
-def _add_file(entry: os.DirEntry[str], path: str, samples: dict[str, list[RawPart]], scan: RawFolderScan) -> None:
+def _add_file(
+    entry: os.DirEntry[str], root: str, path: str, samples: dict[str, list[RawPart]], scan: RawFolderScan
+) -> None:
     split = _split_usable(path, scan)
     if split is None:
         return
@@ -238,7 +241,7 @@ def _add_file(entry: os.DirEntry[str], path: str, samples: dict[str, list[RawPar
         scan.add_stray(path, "not a regular file")
     # Another system call per file, only if the mode is not conclusive.
     elif status is not None and (
-        status.st_mode & _READABLE_BY_ALL == _READABLE_BY_ALL or os.access(entry.path, os.R_OK)
+        status.st_mode & _READABLE_BY_ALL == _READABLE_BY_ALL or os.access(os.path.join(root, path), os.R_OK)
     ):
         samples.setdefault(key, []).append(RawPart(intern(part), status.st_size, status.st_mtime_ns))
     else:

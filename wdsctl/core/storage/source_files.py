@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol, overload
 
 from wdsctl.core.errors import StorageDown, StorageError, UsageError
 from wdsctl.core.random_access import RandomAccessFile
-from wdsctl.core.safe_open import FolderEntry, open_source_file
+from wdsctl.core.safe_open import FolderEntry, open_source_file, scan_source_folder, walk_source_folder
 from wdsctl.core.storage.remote_errors import etag_number
 from wdsctl.core.storage.storage import FileRange
 from wdsctl.core.urls import is_chained, is_signed, is_url, protocol, redact_secrets, store_url
@@ -142,8 +142,8 @@ def folder_identity(path: str) -> tuple[int, int]:
 def scan(folder: str) -> Iterator[Iterator[FolderEntry]]:
     """The entries of a folder, in any order. Raises OSError."""
     if not is_remote(folder):
-        with os.scandir(folder) as entries:
-            yield iter(entries)
+        with scan_source_folder(folder) as entries:
+            yield entries
         return
     url = absolute(folder)
     found = _listing_of(url).folder(url)
@@ -156,7 +156,7 @@ def scan(folder: str) -> Iterator[Iterator[FolderEntry]]:
 def walk(root: str) -> Iterator[tuple[str, list[str], list[str]]]:
     """As `os.walk`: (folder, names of its folders, names of its files). A store is listed with one question."""
     if not is_remote(root):
-        yield from os.walk(root)
+        yield from walk_source_folder(root)
         return
     listing = _listing_of(root)
     top = absolute(root)
