@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from wdsctl.core.errors import InputError, StorageError, WdsctlError
-from wdsctl.core.sqlite_file import open_immutable
+from wdsctl.core.sqlite_file import open_immutable, open_in_place
 
 
 @pytest.fixture
@@ -63,3 +65,47 @@ def test_open_immutable_notices_file_that_is_replaced_meanwhile(
     with pytest.raises(StorageError, match="another program replaced the file") as error:
         open_immutable(str(database))
     assert error.value.code == "WDS416"
+
+
+@pytest.mark.parametrize("open_file", [open_immutable, open_in_place])
+def test_file_that_is_replaced_only_while_sqlite_opens_it_is_refused(
+    database: Path, monkeypatch: pytest.MonkeyPatch, open_file: Callable[[str], sqlite3.Connection]
+) -> None:
+    """Also if another connection of this process has the file open."""
+    connect = sqlite3.connect
+    other = database.with_name("other.sqlite")
+    other.write_bytes(database.read_bytes())
+
+    def swap_and_connect(*args: object, **options: object) -> sqlite3.Connection:
+        database.rename(database.with_name("before.sqlite"))
+        database.symlink_to("other.sqlite")
+        try:
+            return connect(*args, **options)  # type: ignore[call-overload,no-any-return]
+        finally:
+            database.with_name("before.sqlite").rename(database)
+
+    with closing(open_file(str(database))):
+        monkeypatch.setattr(sqlite3, "connect", swap_and_connect)
+        with pytest.raises(StorageError, match="another program replaced the file"):
+            open_file(str(database))
+        monkeypatch.undo()
+        with closing(open_file(str(database))) as connection:
+            assert connection.execute("SELECT name FROM t").fetchall() == [("one",)]
+
+
+def test_descriptor_that_sqlite_uses_again_is_accepted(database: Path) -> None:
+    with closing(open_in_place(str(database))) as writer:
+        closed = open_in_place(str(database))
+        writer.execute("BEGIN IMMEDIATE")
+        closed.close()  # SQLite keeps its descriptor: closing it would end the lock
+        with closing(open_in_place(str(database))) as connection:
+            assert connection.execute("SELECT name FROM t").fetchall() == [("one",)]
+
+
+def test_threads_open_a_file_at_the_same_time(database: Path) -> None:
+    def read(_: int) -> list[tuple[str]]:
+        with closing(open_in_place(str(database))) as connection, database.open("rb"):
+            return [*names_in(database), *connection.execute("SELECT name FROM t")]
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(read, range(400))) == [[("one",), ("one",)]] * 400

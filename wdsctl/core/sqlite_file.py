@@ -1,17 +1,20 @@
 """Open SQLite files for writing in place, never through a link or a hard link.
 
 SQLite takes paths and follows links. Before it opens the file, this module examines the file and the files that
-SQLite may keep beside it, and does not let SQLite create the file. Before the first statement, it looks among the
-descriptors of this process for the examined file.
+SQLite may keep beside it, and does not let SQLite create the file. Before the first statement, it looks whether the
+descriptor that SQLite got is of the examined file.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sqlite3
 import stat
+import sys
 from contextlib import suppress
 from functools import partial
+from typing import Any
 from urllib.parse import quote
 
 from wdsctl.core.directories import OpenFolder, link_error, open_folder
@@ -20,6 +23,8 @@ from wdsctl.core.files import create_in, not_regular_error, open_in, write_piece
 
 _SIDE_FILE_SUFFIXES = ("-journal", "-wal", "-shm")
 _DESCRIPTORS_FOLDER = "/proc/self/fd"
+_TRIES = 10
+_MIN_DESCRIPTOR = 3  # SQLite uses no lower ones
 _COPY_BYTES = 1 << 20
 
 
@@ -43,14 +48,12 @@ def open_in_place(
                 _replace_with_copy(folder, name)
         _check_side_files(folder, name)
         was = _stat_regular(folder, name)
-        uri = f"file:{quote(os.fsencode(os.path.abspath(path)))}?mode=rw"
-        connection = sqlite3.connect(
-            uri, uri=True, timeout=timeout_seconds, isolation_level=None, check_same_thread=check_same_thread
-        )
+        options: dict[str, Any] = {"timeout": timeout_seconds, "check_same_thread": check_same_thread}
+        connection = _connect(path, "mode=rw", folder, was, **options)
         try:
             now = _stat_regular(folder, name)
             folder.check_in_place()
-            if was is None or now is None or not os.path.samestat(was, now) or not _is_open_here(was):
+            if was is None or now is None or not os.path.samestat(was, now):
                 raise _replaced_error(path)
         except BaseException:  # also Ctrl-C: no other code has the connection yet
             connection.close()
@@ -66,21 +69,34 @@ def open_immutable(path: str, *, timeout_seconds: float = 5.0, check_same_thread
     """
     above, name = os.path.split(os.path.abspath(path))
     with translate_os_errors(path, "read"), open_folder(above) as folder, open(open_in(folder, name), "rb") as file:
-        connection = sqlite3.connect(
-            f"file:{quote(os.fsencode(os.path.abspath(path)))}?mode=ro&immutable=1",
-            uri=True,
-            timeout=timeout_seconds,
-            isolation_level=None,
-            check_same_thread=check_same_thread,
-        )
+        was = os.fstat(file.fileno())
+        options: dict[str, Any] = {"timeout": timeout_seconds, "check_same_thread": check_same_thread}
+        connection = _connect(path, "mode=ro&immutable=1", folder, was, known=1, **options)
         try:
             now = folder.lstat(name)
-            if now is None or not os.path.samestat(now, os.fstat(file.fileno())):
+            if now is None or not os.path.samestat(now, was):
                 raise _replaced_error(path)
         except BaseException:  # also Ctrl-C: no other code has the connection yet
             connection.close()
             raise
     return connection
+
+
+def _connect(
+    path: str, query: str, folder: OpenFolder, file: os.stat_result | None, known: int = 0, **options: Any
+) -> sqlite3.Connection:
+    """Connect to the file that was examined. Raises StorageError WDS416 if SQLite has opened another one in its place.
+
+    Tries again, as another thread may have got the descriptor that SQLite was expected to get.
+    """
+    for _ in range(_TRIES):
+        number = _next_descriptor(folder)
+        uri = f"file:{quote(os.fsencode(os.path.abspath(path)))}?{query}"
+        connection: sqlite3.Connection = sqlite3.connect(uri, uri=True, isolation_level=None, **options)
+        if file is not None and _has_opened(file, number, known):
+            return connection
+        connection.close()
+    raise _replaced_error(path)
 
 
 def check_side_files(path: str) -> None:
@@ -136,14 +152,31 @@ def _hard_link_error(path: str) -> InputError:
     )
 
 
-def _is_open_here(file: os.stat_result) -> bool:
-    """Whether this process has the file open; True if the system cannot tell."""
+def _next_descriptor(folder: OpenFolder) -> int:
+    """The number of the descriptor that SQLite will get for its file, unless another thread opens or closes one."""
+    number = fcntl.fcntl(folder.descriptor, fcntl.F_DUPFD_CLOEXEC, _MIN_DESCRIPTOR)
+    os.close(number)
+    return number
+
+
+def _has_opened(file: os.stat_result, number: int, known: int = 0) -> bool:
+    """Whether SQLite has opened this file, and no other that took its place meanwhile.
+
+    If SQLite got no descriptor with this `number`, it has used an earlier one of this file again, or another thread has
+    closed one: then the process must have more than `known` of this file.
+    """
+    try:
+        return os.path.samestat(os.fstat(number), file)
+    except OSError:
+        return _count_open(file) > known
+
+
+def _count_open(file: os.stat_result) -> int:
+    """How many descriptors of the file this process has; if the system cannot tell, more than it needs."""
     if not os.path.isdir(_DESCRIPTORS_FOLDER):
-        return True
+        return sys.maxsize
+    count = 0
     for descriptor in os.listdir(_DESCRIPTORS_FOLDER):
-        try:
-            if os.path.samestat(os.fstat(int(descriptor)), file):
-                return True
-        except OSError:
-            continue  # the descriptor of the list itself
-    return False
+        with suppress(OSError):  # the descriptor of the list itself
+            count += os.path.samestat(os.fstat(int(descriptor)), file)
+    return count
