@@ -6,13 +6,14 @@ import http.server
 import json
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from tests.stores.servers import AZURE_ACCOUNT, AZURE_KEY, Store, in_use, s3_settings
 from wdsctl.core.errors import PermissionDenied, WdsctlError
-from wdsctl.core.storage import http_client, hub_ranges
+from wdsctl.core.storage import answer_limits, http_client, hub_ranges
 from wdsctl.core.storage.objects import ObjectStore
 from wdsctl.core.storage.remote import FsspecStorage
 from wdsctl.core.storage.remote_errors import RetryPolicy
@@ -133,23 +134,47 @@ def test_whole_object_ends_at_limit(store: tuple[_Server, str], monkeypatch: pyt
     assert server.sent_mebibytes < 100
 
 
-def _same_page(handler: _Handler) -> None:
-    if "/storage/v1/" in handler.path:
-        handler.send_json({"items": [{"name": "x", "size": "1", "generation": "1"}], "nextPageToken": "same"})
+def _next_page(handler: _Handler, token: str) -> None:
+    """Answer a request for a page of a list with a file, and name the next page."""
+    if handler.path.startswith("/api/") and "/tree/" not in handler.path:
+        _answer_hub(handler)
         return
-    text = (
-        b"<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>same</NextContinuationToken>"
-        b"<Contents><Key>x</Key><Size>1</Size></Contents></ListBucketResult>"
-    )
-    handler.start(Content_Type="application/xml", Content_Length=str(len(text)))
-    handler.wfile.write(text)
+    headers: dict[str, Any] = {"Content_Type": "application/xml"}
+    if "/storage/v1/" in handler.path:
+        items = [{"kind": "storage#object", "name": "x", "size": "1", "generation": "1"}]
+        handler.send_json({"kind": "storage#objects", "items": items, "nextPageToken": token})
+        return
+    if handler.path.startswith("/api/"):
+        link = f"http://{handler.headers['Host']}{handler.path.partition('&cursor')[0]}&cursor={token}"
+        headers = {"Content_Type": "application/json", "Link": f'<{link}>; rel="next"'}
+        text = json.dumps([{"type": "file", "oid": "1" * 40, "size": 10, "path": "x"}])
+    elif "comp=list" in handler.path:
+        text = (
+            "<EnumerationResults><Blobs><Blob><Name>x</Name><Properties><Content-Length>1</Content-Length>"
+            f"<BlobType>BlockBlob</BlobType></Properties></Blob></Blobs><NextMarker>{token}</NextMarker></EnumerationResults>"
+        )
+    else:
+        text = (
+            f"<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>{token}</NextContinuationToken>"
+            "<Contents><Key>x</Key><Size>1</Size></Contents></ListBucketResult>"
+        )
+    handler.start(Content_Length=str(len(text)), **headers)
+    handler.wfile.write(text.encode())
 
 
-@pytest.mark.parametrize("store", ["s3", "gs"], indirect=True)
 def test_list_whose_pages_do_not_end_is_refused(store: tuple[_Server, str]) -> None:
     server, url = store
-    server.respond = _same_page
-    with pytest.raises(WdsctlError):
+    server.respond = lambda handler: _next_page(handler, "same")
+    with pytest.raises(WdsctlError, match=r"the list of files has no end|the same next token"):
+        FsspecStorage(url, retry_policy=_ONCE).files()
+    assert len(server.requests) < 100
+
+
+def test_list_with_ever_new_pages_is_refused(store: tuple[_Server, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answer_limits, "MAX_LIST_PAGES", 30)
+    server, url = store
+    server.respond = lambda handler: _next_page(handler, str(len(server.requests)))
+    with pytest.raises(WdsctlError, match="the list of files has no end"):
         FsspecStorage(url, retry_policy=_ONCE).files()
     assert len(server.requests) < 100
 
@@ -213,3 +238,39 @@ def test_error_of_hub_is_that_of_its_driver(store: tuple[_Server, str]) -> None:
     server.respond = respond
     with pytest.raises(PermissionDenied):
         FsspecStorage(url, retry_policy=_ONCE).read(f"{url}/x", 0, 10)
+
+
+@pytest.mark.parametrize("store", ["az"], indirect=True)
+def test_page_of_list_ends_at_limit(store: tuple[_Server, str]) -> None:
+    server, url = store
+
+    def respond(handler: _Handler) -> None:
+        handler.start(Content_Type="application/xml")
+        with suppress(OSError):
+            while handler.server.sent_mebibytes < 500:
+                handler.server.sent_mebibytes += 1
+                handler.wfile.write(MEBIBYTE)
+
+    server.respond = respond
+    with pytest.raises(WdsctlError):
+        FsspecStorage(url, retry_policy=_ONCE).files()
+    assert 0 < server.sent_mebibytes < 400  # several tries of at most 64
+
+
+@pytest.mark.parametrize("store", ["hf"], indirect=True)
+def test_hub_cannot_redirect_list_to_private_address(
+    store: tuple[_Server, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, url = store
+
+    def respond(handler: _Handler) -> None:
+        if "/tree/" in handler.path:
+            handler.start(307, Location=f"http://localhost:{server.server_port}/secret", Content_Length="0")
+        else:
+            _answer_hub(handler)
+
+    monkeypatch.setattr(hub_ranges, "_is_connection_public", lambda response: response.url.host == "127.0.0.1")
+    server.respond = respond
+    with pytest.raises(WdsctlError, match="redirects to localhost"):
+        FsspecStorage(url, retry_policy=_ONCE).files()
+    assert "/secret" not in server.requests

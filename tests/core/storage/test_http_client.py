@@ -16,7 +16,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from wdsctl.core.errors import InputError, StorageDown, StorageError, WdsctlError
-from wdsctl.core.storage import http_client
+from wdsctl.core.storage import answer_limits, http_client
 from wdsctl.core.storage.http_client import CheckedResolver, check_pages, check_redirect, open_session
 from wdsctl.core.storage.objects import ObjectStore
 from wdsctl.core.storage.open import storage_for
@@ -254,7 +254,7 @@ async def turn(urls: list[str]) -> None:
 
 
 def test_ever_new_pages_of_one_list_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_client, "MAX_LIST_PAGES", 50)
+    monkeypatch.setattr(answer_limits, "MAX_LIST_PAGES", 50)
     first = [f"https://store.example/b?prefix={prefix}" for prefix in "ab"]
     later = [f"{url}&continuation-token={i}" for i in range(1, 50) for url in first]
     asyncio.run(turn([*first, *later, *first, *later]))  # two lists in turn, and both again

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from ipaddress import IPv6Address, ip_address
+from typing import NamedTuple
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from wdsctl.core.errors import StorageError
+from wdsctl.core.file_limits import RAISE_LIMITS_HINT, scale_limit
+from wdsctl.core.urls import redact_secrets
 
 MAX_WHOLE_BYTES = 64 << 20  # of an answer to a request without a range: lists of files, catalog pointers
-MAX_LIST_PAGES = 10_000  # of a list of files; S3 and Google list 1,000 files on a page
+MAX_LIST_PAGES = 10_000  # of a list of files; S3 and Google list 1,000 files on a page, Azure 5,000
 MAX_FOLDER_DEPTH = 100  # below the root of a dataset: of pages that link to ever deeper folders
 HEADER_SECONDS = 120.0  # until the headers of an answer are complete
 GRACE_SECONDS = 60.0  # in which an answer may be slower than this:
@@ -22,3 +28,46 @@ def is_public_address(text: str) -> bool:
     """Whether an IP address is neither of this machine nor of a private network."""
     address = ip_address(text.partition("%")[0])
     return ((address.ipv4_mapped or address) if isinstance(address, IPv6Address) else address).is_global
+
+
+#: By which S3, Google, Azure and the Hub name the next page of a list.
+_PAGE_PARAMETERS = ("pageToken", "continuation-token", "marker", "key-marker", "cursor")
+_MAX_PAGE_REQUESTS = 20  # of one page in a row: drivers repeat failed requests six times
+
+
+class PageCount(NamedTuple):
+    page: str  # its URL
+    requests: int  # of the page
+    pages: int
+
+
+#: URL of a list -> how far it was read. The first page of a list begins it again.
+ListProgress = dict[str, PageCount]
+
+
+def check_page(lists: ListProgress, url: str) -> None:
+    """Note the request for a page of a list.
+
+    Raises StorageError if the pages do not end: the same one again and again, or ever more.
+    """
+    parts = urlsplit(url)
+    query = parse_qsl(parts.query, keep_blank_values=True)
+    of_list = parts._replace(query=urlencode([each for each in query if each[0] not in _PAGE_PARAMETERS])).geturl()
+    if not any(name in _PAGE_PARAMETERS and value for name, value in query):
+        lists.pop(of_list, None)
+        return
+    page, requests, pages = lists.get(of_list, PageCount("", 0, 1))
+    is_repeated = page == url
+    lists[of_list] = PageCount(url, requests + 1 if is_repeated else 1, pages + (not is_repeated))
+    if lists[of_list].requests > _MAX_PAGE_REQUESTS:
+        problem, hint = "the store names the same next page again and again", "check the store"
+    elif lists[of_list].pages > scale_limit(MAX_LIST_PAGES):
+        problem = f"it has more than {scale_limit(MAX_LIST_PAGES):,} pages"
+        hint = f"check the store; if it has so many files, {RAISE_LIMITS_HINT}"
+    else:
+        return
+    raise StorageError(
+        f"the list of files has no end: {problem}",
+        where=redact_secrets(parts._replace(query="").geturl()),
+        hint=f"{hint}, or copy the dataset to another one",
+    )

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 from wdsctl.core.errors import StorageError
 from wdsctl.core.storage.answer_limits import MAX_FOLDER_DEPTH
 from wdsctl.core.storage.cache_layers import CachedFiles, cache_options
+from wdsctl.core.storage.hub_ranges import bounded_lists
 from wdsctl.core.urls import cache_layer, protocol, redact_secrets, reveal_query
 
 T = TypeVar("T")
@@ -35,7 +36,10 @@ def open_filesystem(root: str) -> tuple[Any, str]:
 
     layer, options = cache_layer(root), _driver_options(protocol(root))
     if not layer:
-        return url_to_fs(root, **options)  # type: ignore[no-any-return]
+        filesystem, base = url_to_fs(root, **options)
+        if "abfs" in filesystem.protocol:
+            run_call(filesystem, _bound_azure(filesystem))
+        return filesystem, base
     cache, base = url_to_fs(root, **{layer: cache_options(layer), protocol(root): options})
     return CachedFiles(cache), base
 
@@ -118,6 +122,15 @@ def _google_options() -> dict[str, Any]:
     return {"session_kwargs": {**bounds, **configured, "headers": headers}}
 
 
+async def _bound_azure(filesystem: Any) -> None:
+    """Bound the lists of Azure: their pages, and the size of each. Its driver takes no session."""
+    from wdsctl.core.storage.http_client import bound_session
+
+    transport = filesystem.service_client._pipeline._transport  # noqa: SLF001 - so the driver's library has it
+    await transport.open()
+    bound_session(transport.session)
+
+
 def _http_options() -> dict[str, Any]:
     from aiohttp import ClientTimeout
     from fsspec.config import conf
@@ -135,7 +148,8 @@ def _http_options() -> dict[str, Any]:
 def list_files_below(filesystem: Any, base: str) -> dict[str, dict[str, Any]]:
     """List all files below a folder with the facts of fsspec's driver, by name. Raises the driver's errors."""
     found: dict[str, dict[str, Any]]
-    found = _walk_files(filesystem, base) if _has_generic_find(filesystem) else filesystem.find(base, detail=True)
+    with bounded_lists(filesystem):
+        found = _walk_files(filesystem, base) if _has_generic_find(filesystem) else filesystem.find(base, detail=True)
     return found
 
 
@@ -153,7 +167,8 @@ def _has_generic_find(filesystem: Any) -> bool:
 def list_entries(filesystem: Any, folder: str) -> list[dict[str, Any]]:
     """The entries of one folder. Of a page of a web server, only the links to what is in the folder."""
     if "http" not in filesystem.protocol:
-        found: list[dict[str, Any]] = filesystem.ls(folder, detail=True)
+        with bounded_lists(filesystem):
+            found: list[dict[str, Any]] = filesystem.ls(folder, detail=True)
         return found
     folder = f"{folder.rstrip('/')}/"
     links = [each for each in filesystem.ls(folder, detail=True) if each["name"].startswith(folder)]

@@ -11,7 +11,7 @@ import re
 import socket
 from collections.abc import Awaitable, Callable
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from aiohttp import (
@@ -27,14 +27,14 @@ from aiohttp import (
 from yarl import URL
 
 from wdsctl.core.errors import InputError, StorageError
-from wdsctl.core.file_limits import RAISE_LIMITS_HINT, scale_limit
 from wdsctl.core.storage.answer_limits import (
     GRACE_SECONDS,
     HEADER_SECONDS,
-    MAX_LIST_PAGES,
     MAX_WHOLE_BYTES,
     MIN_BYTES_PER_SECOND,
     REDIRECT_HINT,
+    ListProgress,
+    check_page,
     is_public_address,
     redirect_message,
 )
@@ -139,6 +139,15 @@ def shared_checks() -> TraceConfig:
     return checks
 
 
+def bound_session(session: Any) -> None:
+    """Add the checks and limits to a session of aiohttp that a driver has opened."""
+    checks = shared_checks()
+    if checks not in session._trace_configs:  # noqa: SLF001 - the drivers pass aiohttp no such options
+        checks.freeze()
+        session._trace_configs.append(checks)  # noqa: SLF001
+        session._response_class = BoundedResponse  # noqa: SLF001
+
+
 def redirect_checks(resolver: CheckedResolver | None) -> TraceConfig:
     """Checks of every redirect before it is followed. `resolver`: of the connections; None for another class."""
 
@@ -174,42 +183,14 @@ async def check_redirect(resolver: CheckedResolver | None, redirect: TraceReques
         raise StorageError(redirect_message(host), where=redact_secrets(str(redirect.url)), hint=REDIRECT_HINT)
 
 
-_PAGE_PARAMETERS = ("pageToken", "continuation-token", "marker", "key-marker")
-_MAX_PAGE_REQUESTS = 20  # of one page in a row: drivers repeat failed requests six times
-
-
-class _ListProgress(NamedTuple):
-    page: str  # its URL
-    requests: int  # of the page
-    pages: int
-
-
-#: session -> URL of a list -> how far it was read. The first page of a list begins it again.
-_lists: WeakKeyDictionary[Any, dict[str, _ListProgress]] = WeakKeyDictionary()
+#: session -> how far its lists were read
+_lists: WeakKeyDictionary[Any, ListProgress] = WeakKeyDictionary()
 
 
 async def check_pages(session: Any, _context: Any, request: TraceRequestStartParams) -> None:
     """Raise StorageError if the pages of a list do not end: the same one again and again, or ever more."""
-    others = [(name, value) for name, value in request.url.query.items() if name not in _PAGE_PARAMETERS]
-    of_list = str(request.url.with_query(others))
-    lists = _lists.setdefault(session, {})
-    if not any(request.url.query.get(name) for name in _PAGE_PARAMETERS):
-        lists.pop(of_list, None)
-        return
-    page, requests, pages = lists.get(of_list, _ListProgress("", 0, 1))
-    is_repeated = page == str(request.url)
-    lists[of_list] = _ListProgress(str(request.url), requests + 1 if is_repeated else 1, pages + (not is_repeated))
-    if lists[of_list].requests > _MAX_PAGE_REQUESTS:
-        problem, hint = "the store names the same next page again and again", "check the store"
-    elif lists[of_list].pages > scale_limit(MAX_LIST_PAGES):
-        problem = f"it has more than {scale_limit(MAX_LIST_PAGES):,} pages"
-        hint = f"check the store; if it has so many files, {RAISE_LIMITS_HINT}"
-    else:
-        return
-    where = redact_secrets(str(request.url.with_query(None)))
-    raise StorageError(
-        f"the list of files has no end: {problem}", where=where, hint=f"{hint}, or copy the dataset to another one"
-    )
+    _lists.setdefault(session, {})
+    check_page(_lists[session], str(request.url))
 
 
 async def _is_public(host: str) -> bool:

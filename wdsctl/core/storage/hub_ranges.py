@@ -1,4 +1,4 @@
-"""Read ranges of files on the Hugging Face Hub, with the limits and checks that web servers have.
+"""Read ranges and lists of files on the Hugging Face Hub, with the limits and checks that web servers have.
 
 The Hub redirects to servers for large files. The driver alone reads answers of any length, and follows redirects to any
 address.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import socket
 import time
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -17,6 +18,8 @@ from wdsctl.core.storage.answer_limits import (
     GRACE_SECONDS,
     MIN_BYTES_PER_SECOND,
     REDIRECT_HINT,
+    ListProgress,
+    check_page,
     is_public_address,
     redirect_message,
 )
@@ -57,6 +60,36 @@ def read_hub_range(filesystem: Any, path: str, start: int, stop: int) -> bytes:
         if was_public and not _is_host_public(request.url.host):
             raise _redirect_error(request.url)
     raise StorageError("the server redirects without end", where=redact_secrets(str(request.url)), hint="try again")
+
+
+@contextmanager
+def bounded_lists(filesystem: Any) -> Iterator[None]:
+    """Bound the lists that the driver of the Hub reads in the block; does nothing for other drivers.
+
+    The block raises StorageError for a list without end, and for a redirect from a public server to a private address.
+    """
+    client: Any = _driver_functions().get_session() if is_hub(filesystem) else None
+    if not hasattr(client, "event_hooks"):  # before version 1
+        yield
+        return
+    lists: ListProgress = {}
+
+    def check_request(request: Any) -> None:
+        check_page(lists, str(request.url))
+
+    def check_response(response: Any) -> None:
+        location = response.headers.get("Location") if response.is_redirect else None
+        if location and _is_connection_public(response) and not _is_host_public(response.url.join(location).host):
+            raise _redirect_error(response.url.join(location))
+
+    hooks = [(client.event_hooks["request"], check_request), (client.event_hooks["response"], check_response)]
+    for found, hook in hooks:
+        found.append(hook)
+    try:
+        yield
+    finally:
+        for found, hook in hooks:
+            found.remove(hook)
 
 
 def _driver_functions() -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 from aiobotocore.config import AioConfig
 from aiobotocore.httpsession import AIOHTTPSession
 
-from wdsctl.core.storage.http_client import BoundedResponse, shared_checks
+from wdsctl.core.storage.http_client import bound_session
 
 
 class BoundedSession(AIOHTTPSession):  # type: ignore[misc]  # the package has no types
@@ -19,11 +19,7 @@ class BoundedSession(AIOHTTPSession):  # type: ignore[misc]  # the package has n
 
     async def _get_session(self, proxy_url: Any) -> Any:
         session = await super()._get_session(proxy_url)
-        checks = shared_checks()
-        if checks not in session._trace_configs:  # noqa: SLF001 - aiobotocore passes aiohttp no such options
-            checks.freeze()
-            session._trace_configs.append(checks)  # noqa: SLF001
-            session._response_class = BoundedResponse  # noqa: SLF001
+        bound_session(session)
         return session
 
 
