@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 import os
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -74,6 +76,8 @@ class Stream:
 
 
 def fail(failure: str) -> None:
+    if failure == "truncated map":
+        read_truncated_map()
     if failure == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     elif failure == "segfault":
@@ -84,6 +88,14 @@ def fail(failure: str) -> None:
         sys.exit(3)
     elif failure == "hang":
         hang_here()
+
+
+def read_truncated_map() -> None:
+    with tempfile.TemporaryFile() as file:
+        file.truncate(mmap.PAGESIZE)
+        with mmap.mmap(file.fileno(), mmap.PAGESIZE, prot=mmap.PROT_READ) as mapped:
+            file.truncate(0)
+            mapped.read(1)
 
 
 def hang_here() -> None:

@@ -49,7 +49,7 @@ def test_results_taken_by_other_process_are_computed_again() -> None:
 
 @pytest.mark.parametrize(
     ("failure", "message"),
-    [("kill", "SIGKILL"), ("segfault", "SIGSEGV"), ("_exit", "exit code 3")],
+    [("kill", "SIGKILL"), ("segfault", "SIGSEGV"), ("_exit", "exit code 3"), ("truncated map", "SIGBUS .*mapped file")],
 )
 def test_second_death_at_same_task_reports_cause_and_sample(failure: str, message: str) -> None:
     with a_pool(log=lambda _: None) as consumer:

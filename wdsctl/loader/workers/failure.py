@@ -41,6 +41,12 @@ def with_worker_traceback(error: Exception, traceback_text: str) -> Exception:
     return error
 
 
+_CAUSES = {
+    "SIGKILL": " (the system does so when memory runs out)",
+    "SIGBUS": " (the system does so when a mapped file, such as the offsets of a dataset, was truncated)",
+}
+
+
 def describe_exit(exit_code: int | None) -> str:
     """An exit code in words, as subprocess gives it: negative for a signal. None: unknown."""
     if exit_code is None:
@@ -51,7 +57,7 @@ def describe_exit(exit_code: int | None) -> str:
         name = signal.Signals(-exit_code).name
     except ValueError:
         name = f"signal {-exit_code}"
-    return f"was killed by {name}" + (" (the system does so when memory runs out)" if name == "SIGKILL" else "")
+    return f"was killed by {name}{_CAUSES.get(name, '')}"
 
 
 def died_twice_error(worker: int, exit_description: str, activity: str, stack_dump: str) -> LoaderError:
