@@ -7,7 +7,8 @@
     dataset[0], dataset["animal/0001"], dataset[10:20]
 
 `prepare`, `index`, `split`, `inspect`, `validate`, `convert` and `export` are the commands as functions, `Dataset`
-reads single samples, `wdsctl.loader` feeds training. Names are imported on first use: `import wdsctl` is quick.
+reads single samples, `Writer` and `from_iterable` write the samples of a program as a dataset, `wdsctl.loader` feeds
+training. Names are imported on first use: `import wdsctl` is quick.
 """
 
 from __future__ import annotations
@@ -21,20 +22,24 @@ if TYPE_CHECKING:
     from wdsctl import loader
     from wdsctl.api import convert, export, index, inspect, prepare, split, validate
     from wdsctl.core.errors import WdsctlError
+    from wdsctl.core.writer.writer import Writer, from_iterable
     from wdsctl.dataset import Dataset
 
 _MODULE_OF = {
     **dict.fromkeys(("convert", "export", "index", "inspect", "prepare", "split", "validate"), "wdsctl.api"),
     "Dataset": "wdsctl.dataset",
     "WdsctlError": "wdsctl.core.errors",
+    **dict.fromkeys(("Writer", "from_iterable"), "wdsctl.core.writer.writer"),
 }
 
 __all__ = [
     "Dataset",
     "WdsctlError",
+    "Writer",
     "__version__",
     "convert",
     "export",
+    "from_iterable",
     "index",
     "inspect",
     "loader",

@@ -194,7 +194,7 @@ class FolderOpener:
     """
 
     def __init__(self, root: str) -> None:
-        self._root = root
+        self.root = root
         self._path = ""
         self._folder = -1
 
@@ -204,14 +204,14 @@ class FolderOpener:
         try:
             if folder != self._path:
                 self.close()
-                self._folder = _open_folder_beneath(self._root, folder[len(self._root) :].strip("/"))
+                self._folder = _open_folder_beneath(self.root, folder[len(self.root) :].strip("/"))
                 self._path = folder
             return os.open(name, _FILE_FLAGS, dir_fd=self._folder)
         except OSError as error:
             if error.errno not in _LINK_ERRNOS:
                 error.filename = path
                 raise
-        return open_beneath(path, (self._root,))
+        return open_beneath(path, (self.root,))
 
     def close(self) -> None:
         if self._path:

@@ -18,6 +18,8 @@ from wdsctl.core.dataset.location import (
     FINISHED_FILE,
     META_FOLDER,
     PLAN_FILE,
+    UNFINISHED_FILE,
+    WRITER_FOLDER,
     DatasetLocation,
     locate,
     shell_command,
@@ -67,7 +69,14 @@ def check_catalog_exists(location: DatasetLocation) -> None:
 
 
 def check_not_incomplete(location: DatasetLocation) -> None:
-    """Raise CatalogError WDS301 if a command has written only some of its shards: the others would be missing."""
+    """Raise CatalogError WDS301 if a command or a writer has written only some shards: the others would be missing."""
+    if os.path.exists(os.path.join(location.meta, WRITER_FOLDER, UNFINISHED_FILE)):
+        raise CatalogError(
+            "the dataset is incomplete: a wdsctl.Writer did not finish, and has written only some of the shards",
+            where=location.display_path,
+            hint="run the Python program that writes this dataset again: it continues where it stopped",
+            code="WDS301",
+        )
     with (
         suppress(CatalogError),
         Ledger.open_for_reading(location.ledger_path) as ledger,

@@ -15,6 +15,7 @@ from typing import Any
 import av
 import numpy as np
 from av.error import FFmpegError
+from numpy.typing import NDArray
 from PIL import ExifTags, Image
 
 from wdsctl.core.convert.parts import (
@@ -202,6 +203,16 @@ def _convert_image(
             image = image.convert("L" if image.mode == "1" else "RGBA" if has_alpha else "RGB")
         image = image.resize(size, Image.Resampling.LANCZOS)
     return _encode_image(image, image_format, options.quality, {"icc_profile": profile, "exif": exif})
+
+
+def encode_picture(pixels: Image.Image | NDArray[Any], options: ImageTranscodeOptions) -> bytes:
+    """Encode a picture, or an array of its pixels, in the format of `options`; keeps its color profile and EXIF.
+
+    PNG keeps the pixels, up to 16 bits. Raises one of IMAGE_ERRORS.
+    """
+    image = pixels.copy() if isinstance(pixels, Image.Image) else Image.fromarray(np.ascontiguousarray(pixels))
+    metadata = {"icc_profile": image.info.get("icc_profile"), "exif": image.info.get("exif")}
+    return _encode_image(_to_supported_mode(image, options.format_name), options.format_name, options.quality, metadata)
 
 
 def _encode_image(image: Image.Image, image_format: str, quality: int, metadata: dict[str, Any]) -> bytes:

@@ -41,6 +41,7 @@ CATALOG_VARIABLE = "WDSCTL_CATALOG"
 META_FOLDER = ".wdsctl"
 LOCK_FILE = "lock"
 CONVERSION_FOLDER, PLAN_FILE, FINISHED_FILE = "convert", "plan.sqlite", "finished.json"  # of `convert`
+WRITER_FOLDER, UNFINISHED_FILE = "writer", "unfinished"  # of `wdsctl.Writer`
 ENERGON_META_FOLDER = ".nv-meta"  # Energon's metadata beside shards
 ENERGON_INFO_FILES = (".info.json", ".info.yaml")  # in that folder, if its shards were prepared
 

@@ -48,7 +48,7 @@ def check_dest_shards(dest: str, planned_names: set[str]) -> list[str]:
         return []
     if not is_url(dest) and not os.path.isdir(dest):
         raise UsageError("the destination is a file, not a folder", where=dest, hint="choose another destination")
-    names = list(_walk_files(dest))
+    names = list(walk_files(dest))
     unknown = sorted(name for name in names if name.endswith(".tar") and name not in planned_names)
     if unknown and not (is_url(dest) and _is_written_by_another(dest)):
         missing = sorted(planned_names.difference(names))
@@ -71,7 +71,7 @@ def _is_written_by_another(dest: str) -> bool:
 
 def list_half_written(dest: str) -> list[str]:
     """The temporary files of killed runs, relative to `dest`."""
-    return _filter_partials(_walk_files(dest))
+    return _filter_partials(walk_files(dest))
 
 
 def _format_names(names: Sequence[str]) -> str:
@@ -83,7 +83,7 @@ def _filter_partials(names: Iterable[str]) -> list[str]:
     return [name for name in names if _PARTIAL.fullmatch(os.path.basename(name))]
 
 
-def _walk_files(dest: str) -> Iterator[str]:
+def walk_files(dest: str) -> Iterator[str]:
     """The paths, relative to `dest`, of all files outside hidden folders."""
     if is_url(dest):
         yield from _list_objects(dest)
