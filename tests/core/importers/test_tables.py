@@ -117,7 +117,7 @@ def test_table_refuses_two_folders_with_named_files(tmp_path: Path) -> None:
 
     error = open_error(root)
 
-    assert "left, right" in error.message
+    assert f"{root}/left, {root}/right" in error.message
     assert "-O base=" in error.hint
     assert read_samples(root, {"base": f"{root}/right"})["0"]["jpg"] == PICTURES["0.jpg"]
 

@@ -99,13 +99,14 @@ class CsvImporter:
         )
         for table in tables:
             # The header of utt1<TAB>yes would be `utt1`, which names a file as the other rows do.
-            if table.stems and table.stems.field in table.stems.paths and not {"columns", "header"} & options.keys():
-                raise _no_header_error(table.path, list(table.rows[0]), options, table.stems.field)
+            headers = [field for field, stems in table.names.stems.items() if stems.find_all(field)]
+            if headers and not {"columns", "header"} & options.keys():
+                raise _no_header_error(table.path, list(table.rows[0]), options, headers[0])
         readers = [_open_reader(table.path, options) for table in tables]
         rows = TextRows(
             [table.path for table in tables],
             readers,
-            [table.base for table in tables],
+            [table.names for table in tables],
             [table.split for table in tables],
         )
         columns = list(dict.fromkeys(column for reader in readers for column in reader.columns))
@@ -116,7 +117,7 @@ class CsvImporter:
         source = make_table_source(
             rows,
             mapping,
-            lambda: [row for table in tables for row in table.rows],
+            lambda: [row for table in tables for row in table.named_rows],
             fields=columns,
             splits=dict.fromkeys(table.split for table in tables if table.split),
             root=root,
@@ -136,7 +137,7 @@ def _cell_types(rows: TextRows, mapping: RowMapping, columns: Sequence[str], opt
         return {}
     if CELL_TYPES in options:
         return parse_cell_types(options[CELL_TYPES])
-    others = {*mapping.media, mapping.key, mapping.text, mapping.split, mapping.stem_field}
+    others = {*mapping.media, mapping.key, mapping.text, mapping.split}
     values = (row.values for row in rows.rows(0) if row.fault is None)
     return infer_cell_types(values, [name for name in columns if name not in others])
 

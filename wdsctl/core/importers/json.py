@@ -17,9 +17,9 @@ from wdsctl.core.importers.common.conversations import has_conversations
 from wdsctl.core.importers.common.description import make_table_source
 from wdsctl.core.importers.common.folder_files import is_document
 from wdsctl.core.importers.common.json_rows import JsonRows, JsonTable, find_lists
-from wdsctl.core.importers.common.samples import TABLE_OPTIONS
+from wdsctl.core.importers.common.named_files import Rows
+from wdsctl.core.importers.common.samples import TABLE_OPTIONS, FileNames
 from wdsctl.core.importers.common.tables import (
-    Rows,
     choose_tables,
     first_rows,
     iter_files,
@@ -76,13 +76,13 @@ class JsonImporter:
         tables = choose_tables(root, _EXTENSIONS, read, options) if root else [open_table(path, read(path), options)]
         for table in tables:
             read_text_head(table.path)
-        found = [JsonTable(table.path, table.base, table.split, options.get("rows", "")) for table in tables]
+        found = [JsonTable(table.path, table.names, table.split, options.get("rows", "")) for table in tables]
         rows = JsonRows(found)
         mapping = make_mapping(self.name, options, tables, root, key="")
         return make_table_source(
             rows,
             mapping,
-            lambda: [row for table in tables for row in table.rows],
+            lambda: [row for table in tables for row in table.named_rows],
             splits=dict.fromkeys(table.split for table in tables if table.split),
             root=root,
             has_file_references=bool(mapping.media),
@@ -98,7 +98,7 @@ def _read_first(path: str, options: Options | None = None) -> Rows:
     rows: JsonRows | None = None
     try:
         read_text_head(path)
-        rows = JsonRows([JsonTable(path, "", "", (options or {}).get("rows", ""))])
+        rows = JsonRows([JsonTable(path, FileNames(""), "", (options or {}).get("rows", ""))])
         return first_rows(lambda: (row.values for row in rows.rows(0) if row.fault is None))
     except WdsctlError:
         return []

@@ -101,16 +101,16 @@ class JsonlImporter:
         first = [row for table in tables for row in table.rows]
         if _are_exported(tables, first):
             of_files = [each.split for each in path_splits(files, root)] if root else []
-            exported = TextRows(files, readers, [table.base for table in tables], of_files)
+            exported = TextRows(files, readers, [table.names for table in tables], of_files)
             mapping = exported_row_mapping(self.name, options)
             return make_row_source(exported, mapping, dict.fromkeys(filter(None, of_files)), has_file_references=True)
-        rows = TextRows(files, readers, [table.base for table in tables], [table.split for table in tables])
+        rows = TextRows(files, readers, [table.names for table in tables], [table.split for table in tables])
         mapping = make_mapping(self.name, options, tables, root, key="") if first else RowMapping()
         by_names = file_split_findings(files, root) if root and not mapping.split else []
         return make_table_source(
             rows,
             mapping,
-            lambda: first,
+            lambda: [row for table in tables for row in table.named_rows],
             splits=dict.fromkeys(table.split for table in tables if table.split),
             more_findings=by_names,
             root=root,
@@ -145,7 +145,7 @@ def _choose_files(root: str, read: ReadFirstRows, options: Options) -> list[Tabl
     files = _list_files(root)
     splits = [each.split for each in path_splits(files, root)] or [""] * len(files)
     return [
-        Table(file, read(file) if i < _MAX_PROBED_FILES else (), (os.path.dirname(file),), split=split)
+        Table.without_files(file, read(file) if i < _MAX_PROBED_FILES else (), split)
         for i, (file, split) in enumerate(zip(files, splits, strict=True))
     ]
 

@@ -19,7 +19,7 @@ from wdsctl.core.importers.common import arrow
 from wdsctl.core.importers.common.description import make_table_source
 from wdsctl.core.importers.common.files import PROBED_ROWS
 from wdsctl.core.importers.common.row_splits import find_split_field
-from wdsctl.core.importers.common.samples import TABLE_OPTIONS, SourceRow, exported_row_mapping
+from wdsctl.core.importers.common.samples import TABLE_OPTIONS, FileNames, SourceRow, exported_row_mapping
 from wdsctl.core.importers.common.source import make_row_source
 from wdsctl.core.importers.common.tables import (
     Table,
@@ -84,17 +84,17 @@ class ParquetImporter:
         bytes_in = arrow.media_columns(schema)
         # In a table with bytes, a text that looks like a file name is the name of these bytes.
         if bytes_in:
-            tables = [Table(file, (), (os.path.dirname(file),)) for file in files]
+            tables = [Table.without_files(file) for file in files]
         elif root:
             tables = choose_tables(root, _EXTENSIONS, _read_first, options, joins_equal_fields=True, is_needed=False)
-            tables = tables or [Table(file, (), (os.path.dirname(file),)) for file in files]
+            tables = tables or [Table.without_files(file) for file in files]
         else:
             tables = [open_table(path, _read_first(path), options)]
         paths = [table.path for table in tables]
         splits = [each.split for each in path_splits(paths, root)] if root else []
         schema = arrow.open_parquet(paths[0]).schema_arrow
         labels = arrow.label_names(schema)
-        rows = ParquetRows(paths, tuple(schema.names), [table.base for table in tables], splits, labels, root=root)
+        rows = ParquetRows(paths, tuple(schema.names), [table.names for table in tables], splits, labels, root=root)
         mapping = make_mapping(self.name, options, tables, root, key=":row" if bytes_in else "", fields=schema.names)
         mapping = replace(
             mapping,
@@ -125,7 +125,7 @@ IMPORTER = ParquetImporter()
 class ParquetRows:
     """The rows of several files. Skips row groups before the first requested row.
 
-    `bases`: the folders that references in each file are relative to. `splits`: the split of each file. `labels`:
+    `names`: how each file names others. `splits`: the split of each file. `labels`:
     column -> names of its integer labels. `root`: the folder of the source; empty
     if it is a file. `only`: the one column that is read; empty for all.
     """
@@ -134,7 +134,7 @@ class ParquetRows:
         self,
         files: Sequence[str],
         columns: tuple[str, ...],
-        bases: Sequence[str] = (),
+        names: Sequence[FileNames] = (),
         splits: Sequence[str] = (),
         labels: Mapping[str, Sequence[str]] = MappingProxyType({}),
         *,
@@ -144,7 +144,7 @@ class ParquetRows:
         self._files = files
         self._root = root
         self._columns = columns
-        self._bases = bases or [os.path.dirname(path) for path in files]
+        self._names = names or [FileNames(os.path.dirname(path)) for path in files]
         self._splits = splits or [""] * len(files)
         self._labels = labels
         self._read_columns = [only] if only else None
@@ -161,7 +161,7 @@ class ParquetRows:
 
     def _rows(self, at: int, batch: arrow.ParquetBatch, number: int, start: int) -> Iterator[SourceRow]:
         """The rows of a batch from `start` on. `number`: of the file's first row."""
-        path, base, split = self._files[at], self._bases[at], self._splits[at]
+        path, names, split = self._files[at], self._names[at], self._splits[at]
         name = path[len(self._root) :].lstrip("/") if self._root else os.path.basename(path)
         stem = name[: name.rindex(".")]
         past = min(batch.rows.num_rows, max(0, start - number - batch.start))
@@ -169,7 +169,7 @@ class ParquetRows:
             where = f"{path_for_message(path)}, row group {batch.group}, row {batch.first + i}"
             arrow.add_label_names(values, self._labels)
             row = batch.start + i
-            yield SourceRow(number + row, where, values, None, base, split=split, file_key=f"{stem}/{row}")
+            yield names.make_row(number + row, where, values, None, split)._replace(file_key=f"{stem}/{row}")
 
     def _check(self, file: Any, path: str) -> None:
         if set(file.schema_arrow.names) != set(self._columns):

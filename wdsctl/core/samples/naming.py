@@ -190,6 +190,13 @@ MAX_KEY_BYTES = 200  # bytes in UTF-8: with the name of a part, a file name stay
 _NOT_KEY_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029\\]")
 
 
+def strip_extension(path: str) -> str:
+    """The path without its last extension, from which the key of a file is made: `a/b.c.jpg` gives `a/b.c`."""
+    folder, slash, name = path.rpartition("/")
+    base, dot, _ = name.rpartition(".")
+    return f"{folder}{slash}{base if dot and base else name}"
+
+
 def safe_key(text: str) -> str:
     """Turn `text` into a valid key, or an empty string if nothing is left.
 

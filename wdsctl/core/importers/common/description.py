@@ -20,12 +20,13 @@ from wdsctl.core.importers.common.folder_files import (
     unused_files_findings,
     unused_finding,
 )
+from wdsctl.core.importers.common.named_files import list_media
 from wdsctl.core.importers.common.row_splits import RowSplits
-from wdsctl.core.importers.common.samples import RowMapping, media_part_names, with_file_name
+from wdsctl.core.importers.common.samples import RowMapping, media_part_names
 from wdsctl.core.importers.common.source import RowReader, RowSampleReader, SampleSource, make_row_source
-from wdsctl.core.importers.common.stems import list_media, may_name_files
 from wdsctl.core.importers.common.survey import RowSurvey, contains, hash_path, repeated_values
 from wdsctl.core.importers.common.tables import iter_files
+from wdsctl.core.importers.common.templates import is_template
 from wdsctl.core.importers.protocol import FieldUse, FilePart, SourceDescription
 from wdsctl.core.samples.naming import part_name_of_field
 from wdsctl.core.storage import source_files
@@ -64,8 +65,9 @@ def make_table_source(
     """
 
     def describe() -> SourceDescription:
-        some, config = [with_file_name(row, mapping) for row in first()] if mapping.stem_field else first(), None
+        some, config = first(), None
         names = fields or (samples.survey().fields if has_file_references else _fields_of(some))
+        names = dict.fromkeys((*names, *filter(is_template, mapping.media)))
         part_names = samples.survey().part_names if has_file_references else {}
         uses = describe_fields(mapping, some, names, part_names, types)
         if mapping.is_conversation:
@@ -95,7 +97,7 @@ def make_table_source(
             unused = unnamed_media(samples.survey())
             findings += [unused_finding(unused, _REASON, severity="warning")] if unused else []
         elif not mapping.media:
-            findings += no_media_named_findings(rows.files(), some)
+            findings += no_media_named_findings(rows.files())
         return SourceDescription((*uses, *more_uses()), tuple(findings), config, tuple(unused))
 
     row_splits = RowSplits(split_rows or rows, mapping) if mapping.split else None
@@ -148,9 +150,7 @@ def describe_fields(
             shown = list(parts)[:_MAX_SHOWN_PARTS]
             if mapping.key == ":stem" and name == mapping.media[0]:
                 note = "used as sample key, without the extension"
-            if name == mapping.stem_field:
-                stem, path = next(iter(mapping.stems.items()))
-                note = f"names files without extension, such as {path_for_message(stem)} for {path_for_message(path)}"
+            note = mapping.notes.get(name, note)
             uses.append(FieldUse(name, f"{', '.join(shown)}{', ...' if len(parts) > len(shown) else ''}", note))
         elif name == mapping.text:
             uses.append(FieldUse(name, "txt", note))
@@ -249,24 +249,22 @@ def unnamed_media(survey: RowSurvey) -> list[str]:
     ]
 
 
-def no_media_named_findings(tables: Iterable[str], rows: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
-    """A finding about each table that names none of the media in its folder and the subfolders.
+def no_media_named_findings(tables: Iterable[str]) -> Iterator[Finding]:
+    """A note about each table that names none of the media in its folder and the subfolders.
 
-    An error if one of these `rows` has what looks like the name of a file: then samples of text alone are not what the
-    user means. Else a note: texts and tokens may lie beside media of other datasets.
+    Texts and tokens may lie beside media of other datasets. `check_names_media` refuses tables that hardly do.
     """
     for table in tables:
         found = [
             os.path.join(folder, name) for folder, names in list_media(os.path.dirname(table)).items() for name in names
         ]
         if found:
-            files = "1 media file" if len(found) == 1 else f"{len(found):,} media files"
             yield Finding(
                 code="WDS239",
-                severity="error" if may_name_files(rows, found) else "note",
-                message=f"the table names none of the {files} beside it, such as {path_for_message(found[0])}: if they "
-                "belong to its rows, pass the column of file names with `-O files=COLUMN`, or the format of the folder "
-                "with `--from`",
+                severity="note",
+                message=f"the table names none of the {pluralize(len(found), 'media file')} beside it, such as "
+                f"{path_for_message(found[0])}: if they belong to its rows, pass the column of file names with "
+                "`-O files=COLUMN`, or the format of the folder with `--from`",
                 count=len(found),
             )
 

@@ -9,35 +9,43 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from hashlib import blake2b
 from stat import S_ISREG
 from typing import Any
+from urllib.parse import unquote
 
 from wdsctl.core.errors import DatasetError, UsageError, WdsctlError, wdsctl_error_from
+from wdsctl.core.importers.common.templates import check_template, is_template, parse_template
 from wdsctl.core.importers.common.values import parse_list_option
 from wdsctl.core.importers.protocol import FilePart, Options
 from wdsctl.core.media.kinds import MEDIA_EXTENSIONS
 from wdsctl.core.safe_open import is_beneath
 from wdsctl.core.samples.fields import did_you_mean
+from wdsctl.core.samples.naming import strip_extension
 from wdsctl.core.storage import source_files
-from wdsctl.core.text import path_for_message
+from wdsctl.core.text import join_with_and, path_for_message
 from wdsctl.core.urls import is_url
 
 #: For references in rows. References in an index are relative to the index's folder, and no option changes that.
 _BASE_OPTION_HINT = "`-O base=FOLDER` sets the folder that references are relative to"
 
 
-def make_file_part(name: str, base: str, reference: str, where: str, *, allowed: str = "") -> FilePart:
+def make_file_part(
+    name: str, base: str, reference: str, where: str, *, allowed: str = "", is_base_known: bool = False
+) -> FilePart:
     """Make a part of the file that `reference` names below the folder `base`, without reading the file.
 
-    `allowed`: the folder that the user names, if any; references may be relative to it, and may lead anywhere below it.
-    Raises DatasetError WDS230 if the reference leads outside (an absolute path, `..`, a link, a URL), WDS231 if the
-    file does not exist.
+    If there is no such file, takes the only one whose path differs in its spelling (`find_spelled`). `allowed`: the
+    folder that the user names, if any; references may lead anywhere below it, and may be relative to it, unless
+    `is_base_known`. Raises DatasetError WDS230 if the reference leads outside (an absolute path, `..`, a link, a URL),
+    WDS231 if the file does not exist, or two have spellings of its name.
     """
     path = (
-        _resolve_allowed(allowed, base, reference, where)
+        _resolve_allowed("" if is_base_known else allowed, base, reference, where, limit=allowed)
         if allowed
         else resolve_reference(base, reference, where, base_option=_BASE_OPTION_HINT)
     )
@@ -50,39 +58,94 @@ def make_file_part(name: str, base: str, reference: str, where: str, *, allowed:
             raise _missing_file_error(reference, "not a regular file", where, _BASE_OPTION_HINT)
         return FilePart(name, path, 0, status.st_size, allowed or base)
     except (FileNotFoundError, NotADirectoryError) as error:
-        similar = _find_similar_file(allowed or base, reference)
-        if similar:
-            raise DatasetError(
-                f"{path_for_message(reference)!r}: the file does not exist",
-                hint=f"there is {path_for_message(similar)!r}: spell the reference like the file",
-                where=where,
-                code="WDS231",
-            ) from error
+        spelled = find_spelled(base, reference)
+        if len(spelled) == 1:
+            return make_file_part(name, base, spelled[0], where, allowed=allowed, is_base_known=is_base_known)
+        if spelled:
+            raise _several_files_error(reference, spelled, where) from error
         raise _missing_file_error(reference, "the file does not exist", where, _BASE_OPTION_HINT) from error
     except OSError as error:
         raise wdsctl_error_from(error, path, "read") from error
 
 
-def _find_similar_file(base: str, reference: str) -> str:
-    """A file that differs from the reference in blanks around it, backslashes, or upper and lower case; else empty."""
-    path = reference.strip().replace("\\", "/")
-    if is_url(base) or path.startswith("/") or ".." in path.split("/"):
-        return ""
-    folder, name = os.path.split(path)
-    found = (
-        name
-        if os.path.isfile(os.path.join(base, path))
-        else _names_by_lower(os.path.join(base, folder)).get(name.lower())
-    )
-    return os.path.join(folder, found) if found else ""
+def find_spelled(base: str, reference: str) -> tuple[str, ...]:
+    """The files below `base` whose paths differ from the reference in spelling only: upper and lower case, backslashes,
+    blanks at the ends, percent-encoding, and the forms of Unicode. More than one: none is closer than the others.
+
+    Looks nowhere for absolute paths, `..` and URLs, nor in a store. Cost: lists the folders on the way.
+    """
+    if is_url(base) or is_url(reference):
+        return ()
+    path = reference.strip().replace("\\", "/").removeprefix("./")
+    components = path.split("/")
+    if not path or path.startswith("/") or ".." in components or "\0" in path:
+        return ()
+    found = [""]
+    for component in components:
+        found = [
+            os.path.join(folder, name) for folder in found for name in _alike(os.path.join(base, folder), component)
+        ]
+    files = tuple(each for each in found if each != reference and os.path.isfile(os.path.join(base, each)))
+    same_case = tuple(each for each in files if spelling(each, keeps_case=True) == spelling(path, keeps_case=True))
+    return same_case if len(same_case) == 1 else files
+
+
+def spelling(text: str, *, keeps_case: bool = False) -> str:
+    """A text that is equal for names that differ in case, percent-encoding, and the form of Unicode."""
+    if not text.isascii() or "%" in text:
+        text = unicodedata.normalize("NFC", unquote(text))
+    return text if keeps_case else text.casefold()
+
+
+def _alike(folder: str, name: str) -> Sequence[str]:
+    return _names_by_spelling(folder).get(spelling(name), ())
 
 
 @lru_cache(maxsize=64)
-def _names_by_lower(folder: str) -> Mapping[str, str]:
-    try:
-        return {name.lower(): name for name in os.listdir(folder)}
-    except OSError:
-        return {}
+def _names_by_spelling(folder: str) -> Mapping[str, Sequence[str]]:
+    found: dict[str, list[str]] = {}
+    with suppress(OSError):
+        for name in sorted(os.listdir(folder or ".")):
+            found.setdefault(spelling(name), []).append(name)
+    return found
+
+
+class Stems:
+    """Files by their names without endings, such as `0` for `0.jpg`: paths relative to a folder."""
+
+    def __init__(self, paths: Iterable[str]) -> None:
+        self._paths: dict[str, list[str]] = {}
+        for path in paths:
+            self._paths.setdefault(spelling(strip_extension(path)), []).append(path)
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    @property
+    def example(self) -> str:
+        return next((paths[0] for paths in self._paths.values()), "")
+
+    def find_all(self, name: str) -> list[str]:
+        """The files that a name may mean; those with exactly this name, if there are some."""
+        found = self._paths.get(spelling(name.strip().replace("\\", "/").removeprefix("./")), [])
+        return [path for path in found if strip_extension(path) == name] or found
+
+    def find(self, name: str, where: str) -> str:
+        """The file that a name means; the name itself if there is none. Raises DatasetError WDS231 for several."""
+        found = self.find_all(name)
+        if len(found) > 1:
+            raise _several_files_error(name, found, where)
+        return found[0] if found else name
+
+
+def _several_files_error(reference: str, paths: Sequence[str], where: str) -> DatasetError:
+    shown = join_with_and([path_for_message(each) for each in paths[:5]])
+    return DatasetError(
+        f"{path_for_message(reference)!r}: several files may have this name: {shown}",
+        hint="write the path of one of them into the row, with its ending and spelling",
+        where=where,
+        code="WDS231",
+    )
 
 
 def resolve_reference(base: str, reference: str, where: str, *, base_option: str = "") -> str:
@@ -118,22 +181,21 @@ def _can_name_file(reference: str) -> bool:
         return False
 
 
-def _resolve_allowed(allowed: str, base: str, reference: str, where: str) -> str:
-    """The path of `reference`, relative to `allowed` or else to `base`.
+def _resolve_allowed(allowed: str, base: str, reference: str, where: str, *, limit: str) -> str:
+    """The path of `reference`, relative to `allowed`, if it is not empty, or else to `base`.
 
-    Raises DatasetError WDS230 if the path is not below `allowed`.
+    Raises DatasetError WDS230 if the path is not below `limit`.
     """
     if not _can_name_file(reference):
         raise _missing_file_error(reference, "not a file name", where, _BASE_OPTION_HINT)
     if is_url(reference) or "://" in reference:
         raise _outside_error(reference, "is a URL, which wdsctl never fetches", where)
-    paths = dict.fromkeys(os.path.join(folder, reference) for folder in (allowed, base))  # one path if absolute
-    below = [path for path in paths if is_below(_real_folder(allowed), _resolve_cached(path))]
+    folders = (allowed, base) if allowed else (base,)
+    paths = dict.fromkeys(os.path.join(folder, reference) for folder in folders)  # one path if absolute
+    below = [path for path in paths if is_below(_real_folder(limit), _resolve_cached(path))]
     if not below:
         wider = _allow_path_hint(_BASE_OPTION_HINT, next(reversed(paths)))
-        raise _outside_error(
-            reference, f"leads out of {path_for_message(allowed)}, which `-O base=` names", where, wider
-        )
+        raise _outside_error(reference, f"leads out of {path_for_message(limit)}, which `-O base=` names", where, wider)
     return next((path for path in below if source_files.is_file(path)), below[0])
 
 
@@ -144,7 +206,7 @@ def path_from_allowed(allowed: str, base: str, reference: str, where: str) -> st
     """
     if not (os.path.isabs(reference) or ".." in reference.split("/")):
         return reference
-    return source_files.relative(_resolve_allowed(allowed, base, reference, where), allowed)
+    return source_files.relative(_resolve_allowed(allowed, base, reference, where, limit=allowed), allowed)
 
 
 def _resolve_cached(path: str) -> str:
@@ -228,14 +290,21 @@ PROBED_ROWS = 100  # rows that detect which fields are references
 
 
 def find_media_fields(format_name: str, options: Options, rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """The fields that `-O files=` names, or else those where at least half of the values look like paths of media.
+    """The fields and templates that `-O files=` names, which may be none, or else the fields where at least half of the
+    values look like paths of media.
 
     Raises UsageError if `files`, `text` or `key` name a field that no row has.
     """
     fields = tuple(dict.fromkeys(name for row in rows for name in row))
     named = parse_list_option(options, "files")
     key = options.get("key", ":row")
-    for name in (*named, *filter(None, [options.get("text", "")]), *([key] if not key.startswith(":") else [])):
+    for name in filter(is_template, named):
+        check_template(parse_template(name), fields)
+    for name in (
+        *(name for name in named if not is_template(name)),
+        *filter(None, [options.get("text", "")]),
+        *([key] if not key.startswith(":") else []),
+    ):
         if name not in fields:
             raise UsageError(
                 f"{format_name}: no row has a field {name!r}",
@@ -246,7 +315,9 @@ def find_media_fields(format_name: str, options: Options, rows: Sequence[Mapping
             f"{format_name}: invalid option key={key}",
             hint="pass a field name, :row (row numbers) or :stem (file names)",
         )
-    return named or tuple(name for name in fields if _is_file_field([row[name] for row in rows if row.get(name)]))
+    if "files" in options:
+        return named
+    return tuple(name for name in fields if _is_file_field([row[name] for row in rows if row.get(name)]))
 
 
 def list_references(rows: Iterable[Mapping[str, Any]], fields: Iterable[str]) -> list[str]:
@@ -261,7 +332,7 @@ def _is_file_field(values: Sequence[Any]) -> bool:
 
 def is_media_path(value: Any) -> bool:
     """Whether a value, or every item of a list, looks like the path of a media file."""
-    texts = list(_iter_texts(value))
+    texts = [text.rstrip() for text in _iter_texts(value)]
     return bool(texts) and all(
         extension_of_name(text) in REFERENCED_EXTENSIONS and not is_url(text) and "\n" not in text for text in texts
     )

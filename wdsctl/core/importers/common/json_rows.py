@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from wdsctl.core.errors import DatasetError, WdsctlError
 from wdsctl.core.importers.common.files import is_media_path
-from wdsctl.core.importers.common.samples import SourceRow
+from wdsctl.core.importers.common.samples import FileNames, SourceRow
 from wdsctl.core.importers.common.source import RowCheckpoints, RowPosition
 from wdsctl.core.importers.common.text import JsonFile
 from wdsctl.core.json_text import read_json
@@ -18,12 +18,12 @@ _MAX_DEPTH = 3  # objects within objects that are searched for the list
 
 
 class JsonTable(NamedTuple):
-    """A file with rows. `base`: see `SourceRow`. `member`: the path of the list, such as `data.items`; empty for the
-    first list of objects, or the file's own list.
+    """A file with rows. `names`: how the rows name files. `member`: the path of the list, such as `data.items`; empty
+    for the first list of objects, or the file's own list.
     """
 
     path: str
-    base: str
+    names: FileNames
     split: str = ""
     member: str = ""
 
@@ -74,7 +74,7 @@ class JsonRows:
             value, fault = {}, _row_error(f"the item cannot be read: {error}", where, "WDS121")
         if not isinstance(value, dict):
             value, fault = {}, _row_error("the item is not a JSON object", where, "WDS121")
-        return SourceRow(number, where, value, fault, table.base, split=table.split)
+        return table.names.make_row(number, where, value, fault, table.split)
 
     def files(self) -> Sequence[str]:
         return [table.path for table in self._tables]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from wdsctl.core.errors import DatasetError, UsageError, WdsctlError
@@ -17,22 +18,17 @@ from wdsctl.core.importers.common.conversations import (
     read_data_url,
 )
 from wdsctl.core.importers.common.files import (
+    Stems,
     extension_of_name,
     make_file_part,
     path_from_allowed,
 )
+from wdsctl.core.importers.common.templates import ANY_ENDING, Template, fill_template
 from wdsctl.core.importers.common.values import encode_json
 from wdsctl.core.importers.protocol import FilePart, Options, Part
 from wdsctl.core.media.sniff import extension_of_content
-from wdsctl.core.samples.naming import KEY_COLUMN, exported_key, part_name_of_field, safe_key
+from wdsctl.core.samples.naming import KEY_COLUMN, exported_key, part_name_of_field, safe_key, strip_extension
 from wdsctl.core.text import escape_unprintable
-
-
-def strip_extension(path: str) -> str:
-    """The path without its last extension, from which the key of a file is made: `a/b.c.jpg` gives `a/b.c`."""
-    folder, slash, name = path.rpartition("/")
-    base, dot, _ = name.rpartition(".")
-    return f"{folder}{slash}{base if dot and base else name}"
 
 
 def row_number_key(row: int, prefix: str = "") -> str:
@@ -51,13 +47,46 @@ TABLE_OPTIONS = (*ROW_OPTIONS, "split")
 _HEAD_BYTES = 4096  # enough to detect the format of a file
 
 
+class FileNames(NamedTuple):
+    """How the rows of a table name files: in each field in one way, for all rows.
+
+    `base`: the folder that references are relative to. `bases`: field -> its folder, where it was found by the files.
+    `templates`: fields that hold a template's names. `stems`: fields whose values are names without an ending.
+    """
+
+    base: str
+    bases: Mapping[str, str] = MappingProxyType({})
+    templates: Mapping[str, Template] = MappingProxyType({})
+    stems: Mapping[str, Stems] = MappingProxyType({})
+
+    def add_to(self, values: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+        """The values of a row, with the paths that it does not spell out. Raises DatasetError WDS231, WDS232."""
+        filled = {name: fill_template(each, values, where) for name, each in self.templates.items()}
+        for column, stems in self.stems.items():
+            name = filled.get(column, values.get(column))
+            if name is not None and name != "":
+                filled[column] = stems.find(str(name).removesuffix(ANY_ENDING), where)
+        return {**values, **filled} if filled else values
+
+    def make_row(
+        self, number: int, where: str, values: Mapping[str, Any], fault: WdsctlError | None, split: str = ""
+    ) -> SourceRow:
+        if fault is None and (self.templates or self.stems):
+            try:
+                values = self.add_to(values, where)
+            except WdsctlError as error:
+                fault = error
+        return SourceRow(number, where, values, fault, self.base, split=split, bases=self.bases)
+
+
 class SourceRow(NamedTuple):
     """One row of a source.
 
     `number` counts from 0 and is the sample's index. `where` names the row in messages. `fault` says why the row has no
-    values. `base`: the folder that references are relative to, unless the mapping has one. `split`: one of the source's
-    splits, or empty. `prefix`: the beginning of the key. `parts`: further parts of the sample. `file_key`: the key of
-    a row that is named by its number in its file, with that file's path; empty to number all rows of the source.
+    values. `base`: the folder that references are relative to, unless the mapping has one; `bases`: as in `FileNames`.
+    `split`: one of the source's splits, or empty. `prefix`: the beginning of the key. `parts`: further parts of the
+    sample. `file_key`: the key of a row that is named by its number in its file, with that file's path; empty to number
+    all rows of the source.
     """
 
     number: int
@@ -69,13 +98,15 @@ class SourceRow(NamedTuple):
     split: str = ""
     parts: tuple[RowPart, ...] = ()
     file_key: str = ""
+    bases: Mapping[str, str] = MappingProxyType({})
 
 
 class _ReferenceBase(NamedTuple):
-    """The folder that references are relative to; `allowed_folder` as in `RowMapping`."""
+    """The folder that references are relative to; `is_known`: no other is. `allowed_folder` as in `RowMapping`."""
 
     folder: str
     allowed_folder: str
+    is_known: bool = False
 
 
 class SourceSample(NamedTuple):
@@ -97,9 +128,8 @@ class RowMapping:
     a field that becomes the part `txt`. `allowed_folder`: the folder that the user names, if any; references may be
     relative to it, and may lead anywhere below it. `is_conversation`: the rows are conversations, see
     `common/conversations.py`. `split`: the field that holds the split of a row, see `common/row_splits.py`;
-    `takes_any_split`: whether every value of it is a split, not only the usual names. `stem_field`: the field that
-    names files without their extension; `stems`: such a name -> the path of the file. `is_exported`: the rows are
-    samples that `convert` wrote, whose fields are parts.
+    `takes_any_split`: whether every value of it is a split, not only the usual names. `is_exported`: the rows are
+    samples that `convert` wrote, whose fields are parts. `notes`: media field -> how it names files, for the user.
     """
 
     base_folder: str = ""
@@ -110,9 +140,8 @@ class RowMapping:
     is_conversation: bool = False
     split: str = ""
     takes_any_split: bool = False
-    stem_field: str = ""
-    stems: Mapping[str, str] = field(default_factory=dict)
     is_exported: bool = False
+    notes: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def from_options(
@@ -139,8 +168,6 @@ def row_to_sample(row: SourceRow, mapping: RowMapping) -> SourceSample:
     """Make a sample of a row. An error becomes the sample's `fault`, which is raised when the sample is read."""
     if row.fault is not None:
         return failed_sample(row.number, row.fault, row.prefix)
-    if mapping.stem_field:
-        row = row._replace(values=with_file_name(row.values, mapping))
     try:
         if mapping.is_exported:
             return SourceSample(_exported_key(row), tuple(sorted(_exported_parts(row, mapping), key=_part_name)))
@@ -149,12 +176,6 @@ def row_to_sample(row: SourceRow, mapping: RowMapping) -> SourceSample:
         return SourceSample(key, tuple(sorted(_row_parts(row, mapping), key=_part_name)))
     except WdsctlError as error:
         return failed_sample(row.number, error, row.prefix)
-
-
-def with_file_name(values: Mapping[str, Any], mapping: RowMapping) -> Mapping[str, Any]:
-    """The values of a row, with the path of the file that it names without the extension."""
-    name = values.get(mapping.stem_field)
-    return {**values, mapping.stem_field: mapping.stems.get(str(name), name)} if name is not None else values
 
 
 def failed_sample(sample_index: int, fault: WdsctlError, prefix: str = "") -> SourceSample:
@@ -173,7 +194,8 @@ def _row_parts(row: SourceRow, mapping: RowMapping) -> list[RowPart]:
     pieces: list[RowPart] = [*row.parts]
     for name, value in row.values.items():
         if name in mapping.media:
-            begin = _ReferenceBase(mapping.base_folder or row.base, mapping.allowed_folder)
+            known = row.bases.get(name, "")
+            begin = _ReferenceBase(known or mapping.base_folder or row.base, mapping.allowed_folder, bool(known))
             pieces += _media_parts(
                 "" if len(mapping.media) == 1 else part_name_of_field(name), value, begin, f"{row.where}, {name}"
             )
@@ -299,9 +321,14 @@ def _make_bytes_part(prefix: str, data: bytes, path: str) -> Part:
 
 
 def _make_reference_part(prefix: str, reference: str, base: _ReferenceBase, where: str) -> FilePart:
-    ending = extension_of_name(reference)
+    ending = extension_of_name(reference.rstrip())
     piece = make_file_part(
-        _join_name(prefix, ending or "bin"), base.folder, reference, where, allowed=base.allowed_folder
+        _join_name(prefix, ending or "bin"),
+        base.folder,
+        reference,
+        where,
+        allowed=base.allowed_folder,
+        is_base_known=base.is_known,
     )
     if ending:
         return piece
@@ -317,9 +344,11 @@ def _row_key(row: SourceRow, mapping: RowMapping) -> str:
     if mapping.key == ":row":
         return row_number_key(row.number)
     if mapping.key == ":stem":
-        reference = next(filter(None, (_first_path(row.values.get(name)) for name in mapping.media)), "")
+        named = ((name, _first_path(row.values.get(name))) for name in mapping.media)
+        field, reference = next((each for each in named if each[1]), ("", ""))
         if reference and mapping.allowed_folder:
-            reference = path_from_allowed(mapping.allowed_folder, mapping.base_folder or row.base, reference, row.where)
+            base = row.bases.get(field, "") or mapping.base_folder or row.base
+            reference = path_from_allowed(mapping.allowed_folder, base, reference, row.where)
         return safe_key(strip_extension(reference)) or row_number_key(row.number)
     value = row.values.get(mapping.key)
     text = str(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else ""

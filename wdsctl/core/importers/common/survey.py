@@ -74,7 +74,7 @@ class SurveyBuilder:
             if not value:
                 count, first = survey.empty.get(name, (0, row.where))
                 survey.empty[name] = (count + 1, first)
-            elif isinstance(value, str) and name != self._mapping.stem_field:
+            elif isinstance(value, str):
                 names = survey.part_names.setdefault(name, {})
                 if len(names) < MAX_PART_NAMES:
                     names.update(dict.fromkeys(media_part_names(self._mapping, name, value)))

@@ -13,24 +13,28 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, NamedTuple
 
-from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.dataset.raw_folder_walk import LITTER_NAMES
 from wdsctl.core.dataset.shard_names import UNPACK_COMMANDS
 from wdsctl.core.errors import Finding, InputError, UsageError, WdsctlError
+from wdsctl.core.importers.common.commands import repeat_command
 from wdsctl.core.importers.common.compressed import strip_compression
-from wdsctl.core.importers.common.conversations import (
-    conversation_media_fields,
-    has_conversations,
-    list_conversation_references,
-)
-from wdsctl.core.importers.common.files import PROBED_ROWS, find_media_fields, is_below, list_references
+from wdsctl.core.importers.common.conversations import conversation_media_fields, has_conversations
+from wdsctl.core.importers.common.files import PROBED_ROWS, find_media_fields
 from wdsctl.core.importers.common.folder_files import (
     LITTER_FOLDERS,
     partition_split,
     scan_folder,
 )
+from wdsctl.core.importers.common.named_files import (
+    FoundFiles,
+    Rows,
+    Search,
+    find_files,
+    iter_named_paths,
+    references_of,
+)
 from wdsctl.core.importers.common.row_splits import find_split_field
-from wdsctl.core.importers.common.samples import RowMapping
+from wdsctl.core.importers.common.samples import FileNames, RowMapping
 from wdsctl.core.importers.common.split_paths import (
     PathSplit,
     find_hub_splits,
@@ -38,21 +42,20 @@ from wdsctl.core.importers.common.split_paths import (
     normalize_split_name,
     path_split_findings,
 )
-from wdsctl.core.importers.common.stems import StemField, find_stem_field
-from wdsctl.core.importers.common.values import parse_list_option
+from wdsctl.core.importers.common.unnamed_media import check_names_media
 from wdsctl.core.importers.protocol import FormatMatch, Options
-from wdsctl.core.invocation import current_invocation
 from wdsctl.core.media.kinds import MEDIA_EXTENSIONS
 from wdsctl.core.safe_open import is_link_outside
+from wdsctl.core.samples.naming import strip_extension
 from wdsctl.core.split_rules.names import STANDARD_SPLITS
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message, pluralize
 
-Rows = Sequence[Mapping[str, Any]]
 ReadFirstRows = Callable[[str], Rows]  # path -> the first rows; empty if they cannot be read
 
 #: Scores of a folder. A raw folder has 0.2, folders of classes 0.7, a dataset of shards 0.9.
 _NAMES_FILES_SCORE = 0.85
+_NAMES_STEMS_SCORE = 0.78  # without their endings
 _NAMES_NOTHING_SCORE = 0.1
 
 _TEXT_TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json")
@@ -63,30 +66,36 @@ _MAX_TABLES = 50  # files of one format in one folder; more are data, such as a 
 _MAX_FOLDERS = 1_000  # subfolders that are searched for tables
 _MAX_COUNTED_FILES = 10_000
 
-#: Folders with media that references are often relative to.
-_MEDIA_FOLDERS = ("images", "media", "data")
-
 #: `-00000-of-00042`, or four digits and more: `train_10` may be a tenth of `train`, and not its tenth file.
 _FILE_NUMBER = re.compile(r"-\d+-of-\d+$|[-_.]\d{4,}$")
 _DIGITS = re.compile(r"\d+")
 
 
 class Table(NamedTuple):
-    """A table. `rows`: the first ones. `bases`: the folder that its references are relative to; several if two folders
-    are equally good. `named`: how many files these rows name. `stems`: the field that names files without their
-    extension, if one does.
-    """
+    """A table. `rows`: the first ones. `found`: how they name files."""
 
     path: str
     rows: Rows
-    bases: tuple[str, ...]
-    named: int = 0
+    found: FoundFiles
     split: str = ""
-    stems: StemField | None = None
+
+    @classmethod
+    def without_files(cls, path: str, rows: Rows = (), split: str = "") -> Table:
+        return cls(path, rows, FoundFiles(FileNames(os.path.dirname(path))), split)
 
     @property
-    def base(self) -> str:
-        return self.bases[0]
+    def named(self) -> int:
+        """How many files the first rows name."""
+        return self.found.named
+
+    @property
+    def names(self) -> FileNames:
+        return self.found.names
+
+    @property
+    def named_rows(self) -> Rows:
+        """The first rows, with the paths of the files that they do not spell out."""
+        return [self.names.make_row(0, "", row, None).values for row in self.rows]
 
 
 def find_tables(root: str, extensions: Sequence[str]) -> list[str]:
@@ -137,7 +146,7 @@ def match_folder(root: str, extensions: Sequence[str], read: ReadFirstRows, scor
     fitting = [table for table in _probe(root, paths, read) if table.named]
     if fitting:
         return FormatMatch(
-            _NAMES_FILES_SCORE,
+            _NAMES_FILES_SCORE if any(not table.found.files for table in fitting) else _NAMES_STEMS_SCORE,
             _describe_fit(root, fitting),
             tuple(table.path for table in fitting),
             tuple(_named_folders(root, fitting)),
@@ -151,7 +160,7 @@ def match_folder(root: str, extensions: Sequence[str], read: ReadFirstRows, scor
 
 def _named_folders(root: str, tables: Iterable[Table]) -> list[str]:
     """The folders, relative to `root`, of the files that the first rows name."""
-    paths = (os.path.join(table.base, each) for table in tables for each in _references(table.rows, {}))
+    paths = (path for table in tables for path in iter_named_paths(table.rows, table.names))
     return sorted({os.path.relpath(os.path.dirname(path), root) for path in paths})
 
 
@@ -174,7 +183,11 @@ def choose_tables(
     Raises InputError WDS252 if several tables fit that do not belong together, WDS003 if there is no table.
     """
     tables = _probe(root, find_tables(root, extensions), read, options)
-    fitting = [table for table in tables if table.named] or (tables if is_needed else [])
+    fitting = [table for table in tables if table.named]
+    for table in tables[:1] if not fitting else ():
+        if table.rows and (len(tables) == 1 or "base" in options or "files" in options):
+            check_names_media(root, table.path, table.rows, _search(root, table.path, options), options)
+    fitting = fitting or (tables if is_needed else [])
     if not fitting and not is_needed:
         return []
     if not fitting:
@@ -185,7 +198,7 @@ def choose_tables(
             code="WDS003",
         )
     for table in fitting:
-        _check_base(table, root)
+        _check_base(table)
     if len(fitting) == 1:
         return fitting
     splits = splits_of([table.path for table in fitting], root)
@@ -211,51 +224,35 @@ def several_tables_error(root: str, paths: Iterable[str]) -> InputError:
     """The error for tables that all could be the source. Its hint has the command for each."""
     paths = sorted(paths)
     shown = [path_for_message(os.path.relpath(path, root)) for path in paths]
+    commands = [
+        repeat_command(root, path, {} if os.path.dirname(path) == root.rstrip("/") else {"base": root})
+        for path in paths[:5]
+    ]
     return InputError(
         f"several tables could describe the folder's files: {', '.join(shown[:5])}{' and more' if shown[5:] else ''}",
-        hint=f"name one: {', or '.join(_command(path, root) for path in paths[:5])}",
+        hint=f"name one: {', or '.join(commands)}",
         where=path_for_message(root),
         code="WDS252",
     )
 
 
-def _command(path: str, base: str) -> str:
-    """The command that takes one table, with references relative to `base`, which may be a folder above it."""
-    verb = current_invocation("convert", ())[0]
-    options = () if os.path.dirname(path) == base.rstrip("/") else ("-O", f"base={base}")
-    return shell_command(verb, path, "DEST", *options)
-
-
 def open_table(path: str, rows: Rows, options: Options) -> Table:
     """The table at `path`, when the user names it instead of its folder.
 
-    Raises InputError WDS230 if the files that it names are not in its folder, but beside its folder.
+    Raises InputError WDS230 if the files that it names are not in its folder, but beside its folder; WDS239 if it names
+    none of the media beside it.
     """
-    folder = os.path.dirname(path)
-    root = options.get("base", "") or folder
-    references = _references(rows, options)
-    bases, named = _find_bases(root, path, references, options)
-    above = os.path.dirname(source_files.absolute(folder))
-    if references and not named and "base" not in options and _find_bases(above, path, references, {})[1]:
-        raise InputError(
-            f"the table names files outside its own folder: they are in {path_for_message(above)}",
-            hint=f"allow that folder: {_command(path, above)}",
-            where=path_for_message(path),
-            code="WDS230",
-        )
-    stems = (
-        None if named or has_conversations(rows) else find_stem_field(root, rows, parse_list_option(options, "files"))
-    )
-    if stems is not None:
-        return Table(path, rows, (stems.folder,), len(rows), stems=stems)
-    table = Table(path, rows, bases, named)
-    _check_base(table, root)
+    search = _search(os.path.dirname(path), path, options)
+    table = Table(path, rows, find_files(search, rows, options))
+    _check_base(table)
+    if not table.named and rows:
+        check_names_media(path, path, rows, search, options)
     return table
 
 
 def has_named_files(path: str, rows: Rows) -> bool:
     """Whether rows of the table at `path` name files that exist."""
-    return bool(_find_bases(os.path.dirname(path), path, _references(rows, {}), {})[1])
+    return bool(find_files(_search(os.path.dirname(path), path, {}), rows, {}).named)
 
 
 def make_mapping(
@@ -275,75 +272,59 @@ def make_mapping(
         key = key or ("id" if all("id" in row for row in first) else ":row")
     else:
         media = find_media_fields(format_name, options, first)
-    stems = next((table.stems for table in tables if table.stems), None)
-    if stems is not None:
-        media = tuple(dict.fromkeys((*media, stems.field)))
+    examples = {field: stems.example for table in tables for field, stems in table.names.stems.items()}
+    media = tuple(dict.fromkeys((*media, *examples)))
     key = key or (":stem" if media else ":row")
     mapping = RowMapping.from_options(options, media=media, key=key, is_conversation=is_conversation)
-    leaves = any(os.path.isabs(each) or ".." in each.split("/") for each in _references(first, options))
+    leaves = any(os.path.isabs(each) or ".." in each.split("/") for each in references_of(first, options))
     has_file_splits = any(table.split for table in tables)
-    if stems is not None:
-        mapping = replace(mapping, stem_field=stems.field, stems=stems.paths)
     mapping = replace(
         mapping,
         split=find_split_field(format_name, options, first, has_file_splits=has_file_splits),
         takes_any_split=bool(options.get("split")),
+        notes={
+            field: f"names files without extension, such as {path_for_message(strip_extension(path))} for "
+            f"{path_for_message(path)}"
+            for field, path in examples.items()
+        },
     )
     return replace(mapping, allowed_folder=root) if leaves and root and not mapping.allowed_folder else mapping
 
 
 def _probe(root: str, paths: Iterable[str], read: ReadFirstRows, options: Options | None = None) -> list[Table]:
-    """Read the first rows of each table, and find the folder that its references are relative to."""
+    """Read the first rows of each table, and find the files that they name.
+
+    Names without endings count only if they are those of at least half of the media, or of many.
+    """
     tables = []
     for path in paths:
         rows = read(path)[:PROBED_ROWS]
-        bases, count = _find_bases(root, path, _references(rows, options or {}), options or {})
-        tables.append(Table(path, rows, bases, count))
+        found = find_files(_search(root, path, options or {}), rows, options or {})
+        if (
+            found.files
+            and found.named < PROBED_ROWS / 2
+            and 2 * found.named < found.files
+            and "files" not in (options or {})
+        ):
+            found = FoundFiles(FileNames(os.path.dirname(path)))
+        tables.append(Table(path, rows, found))
     return tables
 
 
-def _references(rows: Rows, options: Options) -> list[str]:
-    """The references in rows: of the fields that `-O files=` names, or of those that look like files."""
-    if has_conversations(rows):
-        return list_conversation_references(rows, conversation_media_fields("", {}, rows))
-    named = parse_list_option(options, "files")
-    return list_references(rows, named or (find_media_fields("", {}, rows) if rows else ()))
+def _search(root: str, path: str, options: Options) -> Search:
+    """Where the files of the table at `path` are looked for, if the user names the folder `root`."""
+    split_folders = _folder_names(split_of(path, root))
+    return Search(root, os.path.dirname(path), options.get("base", ""), split_folders)
 
 
-def _find_bases(root: str, path: str, references: Sequence[str], options: Options) -> tuple[tuple[str, ...], int]:
-    """The folders below `root` that the references of a table may be relative to, and how many of them are files there.
-
-    Tries the folder that the user names, the table's folder, the folders of media below it, `root`, the same below it,
-    and the folder of the table's split; the first one with the most files is the only result. If they have none, tries
-    all subfolders of `root` and of the table's folder, of which several may be equally good.
-    """
-    folder = os.path.dirname(path)
-    if not references:
-        return (folder,), 0
-    allowed = options.get("base", "")
-    split_folders = [os.path.join(root, name) for name in _folder_names(split_of(path, root))]
-    near = [os.path.join(each, name) for each in (folder, root) for name in _MEDIA_FOLDERS]
-    usual = [*([allowed] if allowed else []), folder, *near[: len(_MEDIA_FOLDERS)], root, *near, *split_folders]
-    limit = source_files.absolute(allowed or root)
-    counts = {base: _count_existing(base, references, limit) for base in dict.fromkeys(usual)}
-    base = max(counts, key=lambda each: counts[each])
-    if counts[base]:
-        return (base,), counts[base]
-    if allowed:
-        return (folder,), 0
-    below = dict.fromkeys((*_subfolders(root), *_subfolders(folder)))
-    counts = {each: count for each in below if (count := _count_existing(each, references, limit))}
-    most = max(counts.values(), default=0)
-    return tuple(each for each, count in counts.items() if count == most) or (folder,), most
-
-
-def _check_base(table: Table, root: str) -> None:
+def _check_base(table: Table) -> None:
     """Raise UsageError if two folders have the files that a table names."""
-    if len(table.bases) > 1:
-        shown = [path_for_message(os.path.relpath(each, root)) for each in table.bases]
+    rivals = table.found.rivals
+    if rivals:
+        commands = [repeat_command(table.path, table.path, {"base": each}) for each in rivals[:5]]
         raise UsageError(
-            f"several folders have the files that the table names: {', '.join(shown[:5])}",
-            hint=f"pass the right folder, for example `-O base={path_for_message(table.base)}`",
+            f"several folders have the files that the table names: {', '.join(map(path_for_message, rivals[:5]))}",
+            hint=f"name the right one: {', or '.join(commands)}",
             where=path_for_message(table.path),
         )
 
@@ -352,25 +333,6 @@ def _folder_names(split: str) -> list[str]:
     """The names of folders that may hold the files of a split, such as `train`, `train_images` and `images/train`."""
     names = [name for name, standard in STANDARD_SPLITS.items() if standard == split]
     return [form.format(name) for name in names for form in ("{}", "images/{}", "{}/images", "{}_images")]
-
-
-def _count_existing(base: str, references: Iterable[str], limit: str) -> int:
-    """How many different references are files, relative to `base`. Those that lead out of `limit` do not count."""
-    paths = {source_files.absolute(os.path.join(base, each)) for each in references if "\0" not in each}
-    return sum(is_below(limit, path) and source_files.is_file(path) for path in paths)
-
-
-def _subfolders(root: str) -> list[str]:
-    try:
-        with source_files.scan(root) as entries:
-            found = [
-                entry.path
-                for entry in entries
-                if not entry.name.startswith(".") and entry.is_dir() and not is_link_outside(entry, root)
-            ]
-    except OSError:
-        return []  # opening the source reports the error
-    return sorted(found)[:_MAX_FOLDERS]
 
 
 def split_of(path: str, root: str) -> str:

@@ -16,7 +16,7 @@ from wdsctl.core.dataset.shard_names import UNPACK_COMMANDS
 from wdsctl.core.errors import DatasetError, InputError, UsageError, WdsctlError, translate_os_errors
 from wdsctl.core.file_limits import MAX_LINE_BYTES, long_line_error, scale_limit
 from wdsctl.core.importers.common.compressed import open_text_file
-from wdsctl.core.importers.common.samples import SourceRow
+from wdsctl.core.importers.common.samples import FileNames, SourceRow
 from wdsctl.core.importers.common.source import RowCheckpoints, RowPosition
 from wdsctl.core.importers.protocol import Options
 from wdsctl.core.json_text import read_json
@@ -60,16 +60,16 @@ class TextRows:
         self,
         paths: Sequence[str],
         readers: RecordReader | Sequence[RecordReader],
-        bases: Sequence[str] = (),
+        names: Sequence[FileNames] = (),
         splits: Sequence[str] = (),
     ) -> None:
         """`readers`: one for all files, or one for each.
 
-        `bases`: the folders that references in each file are relative to. `splits`: the split of each file.
+        `names`: how each file names others; empty: relative to its folder. `splits`: the split of each file.
         """
         self._paths = paths
         self._readers = readers if isinstance(readers, Sequence) else [readers] * len(paths)
-        self._bases = bases or [os.path.dirname(path) for path in paths]
+        self._names = names or [FileNames(os.path.dirname(path)) for path in paths]
         self._splits = splits or [""] * len(paths)
         self._checkpoints = RowCheckpoints()
 
@@ -82,13 +82,13 @@ class TextRows:
         number = checkpoint.row
         for at in range(checkpoint.file, len(self._paths)):
             path = self._paths[at]
-            shown, base, split = path_for_message(path), self._bases[at], self._splits[at]
+            shown, names, split = path_for_message(path), self._names[at], self._splits[at]
             offset, line = (checkpoint.offset, checkpoint.line) if at == checkpoint.file else (0, 1)
             with translate_os_errors(path, "read"), open_text_file(path, offset) as file:
                 for record in self._readers[at].records(file, path, offset, line):
                     if number >= start:
                         where = f"{shown}:{record.first_line}"
-                        yield SourceRow(number, where, record.values, record.fault, base, split=split)
+                        yield names.make_row(number, where, record.values, record.fault, split)
                     number += 1
                     self._checkpoints.add(RowPosition(number, at, record.end, record.line))
 

@@ -22,11 +22,10 @@ from wdsctl.core.importers.common.folder_files import (
     split_of_folder,
     walk_folders,
 )
-from wdsctl.core.importers.common.samples import strip_extension
 from wdsctl.core.importers.protocol import FormatMatch
 from wdsctl.core.media.kinds import MediaType
 from wdsctl.core.safe_open import check_entries_beneath
-from wdsctl.core.samples.naming import split_name
+from wdsctl.core.samples.naming import split_name, strip_extension
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import join_with_and, path_for_message, pluralize
 

@@ -29,7 +29,7 @@ from wdsctl.core.importers.common.folder_files import (
     walk_files,
     walk_folders,
 )
-from wdsctl.core.importers.common.samples import SourceSample, failed_sample, row_number_key, strip_extension
+from wdsctl.core.importers.common.samples import SourceSample, failed_sample, row_number_key
 from wdsctl.core.importers.common.source import SampleSource
 from wdsctl.core.importers.common.values import check_format_options, parse_choice_option
 from wdsctl.core.importers.folders.class_folders import ClassLayout, find_layout, match_class_folders
@@ -43,7 +43,7 @@ from wdsctl.core.importers.protocol import (
     SourceDescription,
 )
 from wdsctl.core.media.kinds import MediaType
-from wdsctl.core.samples.naming import safe_key
+from wdsctl.core.samples.naming import safe_key, strip_extension
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import join_with_and, path_for_message, pluralize
 

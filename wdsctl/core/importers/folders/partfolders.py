@@ -44,11 +44,11 @@ from wdsctl.core.importers.common.roles import (
     role_config,
     split_folder_role,
 )
-from wdsctl.core.importers.common.samples import strip_extension
 from wdsctl.core.importers.common.source import SampleSource
 from wdsctl.core.importers.common.values import check_format_options
 from wdsctl.core.importers.folders.class_folders import CLASSES_SCORE
 from wdsctl.core.importers.protocol import FieldUse, FormatMatch, Options, Source, SourceDescription
+from wdsctl.core.samples.naming import strip_extension
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import join_with_and, path_for_message, pluralize
 

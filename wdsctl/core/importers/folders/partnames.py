@@ -36,10 +36,10 @@ from wdsctl.core.importers.common.roles import (
     split_infix,
     split_role,
 )
-from wdsctl.core.importers.common.samples import strip_extension
 from wdsctl.core.importers.common.source import SampleSource
 from wdsctl.core.importers.common.values import check_format_options
 from wdsctl.core.importers.protocol import FieldUse, FormatMatch, Options, Source, SourceDescription
+from wdsctl.core.samples.naming import strip_extension
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message, pluralize
 

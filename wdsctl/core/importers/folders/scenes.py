@@ -26,11 +26,11 @@ from wdsctl.core.importers.common.folder_files import (
     unused_files_findings,
     walk_folders,
 )
-from wdsctl.core.importers.common.samples import SourceSample, strip_extension
+from wdsctl.core.importers.common.samples import SourceSample
 from wdsctl.core.importers.common.source import SampleSource
 from wdsctl.core.importers.common.values import check_format_options
 from wdsctl.core.importers.protocol import FieldUse, FormatMatch, Options, Source, SourceDescription
-from wdsctl.core.samples.naming import safe_key, split_name
+from wdsctl.core.samples.naming import safe_key, split_name, strip_extension
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message, pluralize
 

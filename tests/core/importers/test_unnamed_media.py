@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import a_folder
-from tests.core.formats import open_error, read_samples
+from tests.core.formats import open_error, read_errors, read_samples
 from wdsctl.core import importers
 from wdsctl.core.importers.protocol import DescribedSource, SourceDescription
 
@@ -46,12 +46,17 @@ def test_names_with_folder_are_relative_to_table(tmp_path: Path) -> None:
     "more",
     [{"other/0.jpg": b"o", "other/1.jpg": b"o", "other/2.jpg": b"o", "other/3.jpg": b"o"}, {"images/2.png": b"p"}],
 )
-def test_ambiguous_names_without_extension_match_no_file(tmp_path: Path, more: dict[str, bytes]) -> None:
+def test_names_without_extension_of_several_files_are_refused(tmp_path: Path, more: dict[str, bytes]) -> None:
     root = a_folder(tmp_path, {**PICTURES, **more, "t.csv": TABLE})
 
-    assert set(read_samples(f"{root}/t.csv")["000000000"]) == {"json"}
-    (finding,) = describe(f"{root}/t.csv").findings
-    assert (finding.code, finding.severity) == ("WDS239", "error")
+    if "images/2.png" in more:
+        (fault,) = read_errors(f"{root}/t.csv").values()
+        assert fault.code == "WDS231"
+        assert "'2': several files may have this name: 2.jpg and 2.png" in fault.message
+    else:
+        error = open_error(f"{root}/t.csv")
+        assert f"{root}/images, {root}/other" in error.message
+        assert read_samples(f"{root}/t.csv", {"base": f"{root}/other"})["0"]["jpg"] == b"o"
 
 
 @pytest.mark.parametrize("column", [b"label", b"fold"])
@@ -59,11 +64,11 @@ def test_label_column_is_not_treated_as_file_names(tmp_path: Path, column: bytes
     rows = b"".join(b"%d,text %d\n" % (i % 2, i) for i in range(20))
     root = a_folder(tmp_path, {**PICTURES, "t.csv": column + b",text\n" + rows})
 
-    (finding,) = describe(f"{root}/t.csv").findings
+    error = open_error(f"{root}/t.csv")
 
-    assert (finding.code, finding.severity, finding.count) == ("WDS239", "error", 4)
-    assert "names none of the 4 media files beside it, such as images/0.jpg" in finding.message
-    assert "-O files=COLUMN" in finding.message
+    assert error.code == "WDS239"
+    assert "name none of the 4 media files beside the table, such as images/0.jpg" in error.message
+    assert read_samples(f"{root}/t.csv", {"files": ""})["000000001"].keys() == {"json"}
 
 
 @pytest.mark.parametrize(
@@ -80,8 +85,10 @@ def test_media_next_to_table_are_an_error_only_if_a_field_has_file_names(
 ) -> None:
     root = a_folder(tmp_path, {**PICTURES, "t.jsonl": json.dumps(row).encode() + b"\n"})
 
+    if severity == "error":
+        assert open_error(f"{root}/t.jsonl").code == "WDS239"
+        return
     (finding,) = [each for each in describe(f"{root}/t.jsonl").findings if each.code == "WDS239"]
-
     assert (finding.severity, finding.count) == (severity, 4)
 
 

@@ -1,0 +1,50 @@
+"""The user's own command with other options: what a hint of an importer prints, to run as it is."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+
+from wdsctl.core.dataset.location import shell_command
+from wdsctl.core.invocation import current_invocation
+from wdsctl.core.urls import is_url, redact_secrets
+
+_OPTION_FLAGS = ("-O", "--option")
+_PYTHON_ARGUMENT = re.compile("[a-z_]+=")  # what the record of a call from Python has in the place of options
+
+
+def repeat_command(source: str, path: str, options: Mapping[str, str], *flags: str, without: Sequence[str] = ()) -> str:
+    """The command line with `path` in the place of `source`, further options of the format, and `flags`.
+
+    `without`: options of the format that the command leaves out. If the words of the command are unknown, such as in a
+    worker, it has `DEST`.
+    """
+    invocation = current_invocation("convert", ())
+    words, found = list[str](), False
+    given = iter(invocation.arguments)
+    for word in given:
+        if word in _OPTION_FLAGS:
+            value = next(given, "")
+            if value.partition("=")[0] not in (*options, *without):
+                words += [word, value]
+        elif not _PYTHON_ARGUMENT.match(word):
+            is_source = not found and _is_same(word, source)
+            found = found or is_source
+            words.append(_place_at(word, source, path) if is_source else word)
+    if not found:
+        words = [redact_secrets(path), "DEST"]
+    pairs = (word for name, value in options.items() for word in ("-O", f"{name}={value}"))
+    return shell_command(invocation.command, *words, *pairs, *flags)
+
+
+def _is_same(word: str, source: str) -> bool:
+    if is_url(word) or is_url(source):
+        return word.rstrip("/") == redact_secrets(source).rstrip("/")
+    return bool(word and source) and os.path.abspath(word) == os.path.abspath(source)
+
+
+def _place_at(word: str, source: str, path: str) -> str:
+    """The path, in the way in which the user's word names the source."""
+    below = path[len(source) :].strip("/") if path.startswith(source) else ""
+    return word if path == source else os.path.join(word, below) if below else redact_secrets(path)

@@ -1,0 +1,340 @@
+"""Find the files that the rows of a table name: by path, by a template over columns, or by name without the ending.
+
+The search has one order: below the folder that `-O base=` names, the table's folder, and the folder that the user names
+if the table is below it. In each of them: the folder itself, its folders `images`, `media`, `data` and those of the
+table's split, then all folders, level by level. The first rows decide which folder and which way a field has; all rows
+then have the same ones.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from wdsctl.core.errors import WdsctlError
+from wdsctl.core.importers.common.conversations import (
+    conversation_media_fields,
+    has_conversations,
+    list_conversation_references,
+)
+from wdsctl.core.importers.common.files import (
+    Stems,
+    find_media_fields,
+    find_spelled,
+    is_below,
+    is_media_path,
+    list_references,
+)
+from wdsctl.core.importers.common.folder_files import media_type_of
+from wdsctl.core.importers.common.roles import MEDIA_FOLDERS
+from wdsctl.core.importers.common.samples import FileNames
+from wdsctl.core.importers.common.templates import (
+    ANY_ENDING,
+    fill_template,
+    is_template,
+    parse_template,
+)
+from wdsctl.core.importers.common.values import parse_list_option
+from wdsctl.core.importers.protocol import Options
+from wdsctl.core.safe_open import is_link_outside
+from wdsctl.core.samples.naming import KEY_COLUMN, strip_extension
+from wdsctl.core.storage import source_files
+
+Rows = Sequence[Mapping[str, Any]]
+
+#: Folders with media that references are often relative to.
+_USUAL_FOLDERS = ("images", "media", "data")
+_MAX_FOLDERS = 1_000  # folders of one level that are searched
+_MAX_DEPTH = 3
+_PROBED_REFERENCES = 16  # that show whether a folder is worth counting
+_ENOUGH_SHARE = 0.5  # of the references: other folders are not searched
+
+_STEM_SHARE = 0.95  # of the rows must name a medium by a field whose name does not say that it does
+_FILE_FIELD_SHARE = 0.5  # by a field whose name does
+_MAX_ROWS_PER_FILE = 5  # more rows with one value are a label, such as a class from 0 to 9
+
+#: Names of fields, in lower case, whose numbers are no names of files.
+_LABEL_FIELDS = frozenset({"label", "labels", "class", "class_id", "cls", "target", "category", "category_id", "score"})
+
+#: Words in the names of fields, in lower case, that hold names of files.
+_FILE_WORDS = MEDIA_FOLDERS | {"file", "files", "filename", "path", "paths"}
+
+
+class Search(NamedTuple):
+    """Where the files of a table are looked for. `root`: the folder that the user names; that of the table if the user
+    names the table. `base`: the folder of `-O base=`; empty without it. `split_folders`: names of folders of its split.
+    `depth`: levels of folders that are searched.
+    """
+
+    root: str
+    folder: str
+    base: str = ""
+    split_folders: Sequence[str] = ()
+    depth: int = _MAX_DEPTH
+
+    @property
+    def starts(self) -> list[str]:
+        return list(dict.fromkeys([*([self.base] if self.base else []), self.folder, self.root]))
+
+    @property
+    def limit(self) -> str:
+        """The folder that holds all files which rows may name."""
+        return source_files.absolute(self.base or self.root)
+
+
+class FoundFiles(NamedTuple):
+    """How rows name files. `named`: how many files the first rows name. `rivals`: folders that are equally good.
+
+    `files`: how many media there are, if the rows name them without endings; else 0.
+    """
+
+    names: FileNames
+    named: int = 0
+    rivals: tuple[str, ...] = ()
+    files: int = 0
+
+
+def find_files(search: Search, rows: Rows, options: Options) -> FoundFiles:
+    """Find the files that the first rows of a table name. Raises UsageError for a template that cannot be parsed."""
+    chosen = parse_list_option(options, "files")
+    if has_conversations(rows):
+        references = list_conversation_references(rows, conversation_media_fields("", {}, rows))
+        bases, named = _find_bases(search, "", references)
+        return FoundFiles(FileNames(bases[0]), named, bases[1:] and bases)
+    if not rows or ("files" in options and not chosen):
+        return FoundFiles(FileNames(search.folder))
+    fields = chosen or find_media_fields("", {}, rows)
+    by_path = _find_paths(search, rows, fields)
+    is_exported = any(KEY_COLUMN in row for row in rows)  # its other fields are parts
+    if by_path.named or any(map(is_template, chosen)) or (not chosen and (fields or is_exported)):
+        return by_path
+    return _find_stems(search, rows, chosen) or by_path
+
+
+def _find_paths(search: Search, rows: Rows, fields: Sequence[str]) -> FoundFiles:
+    """The folders of the fields and templates whose values are paths with endings, or have any ending by a template."""
+    bases: dict[str, str] = {}
+    templates = {field: parse_template(field) for field in fields if is_template(field)}
+    stems: dict[str, Stems] = {}
+    named, rivals = 0, tuple[str, ...]()
+    for field in fields:
+        if field not in templates:
+            references = list_references(rows, [field])
+        else:
+            references = [name for row in rows if (name := fill_template(templates[field], row))]
+        if field in templates and field.endswith(ANY_ENDING):
+            each, count, found = _best_stems(
+                search, _stem_folders(search), [name.removesuffix(ANY_ENDING) for name in references]
+            )
+            if count:
+                stems[field], bases[field] = found, each[0]
+                rivals = rivals or (each[1:] and each)
+        else:
+            each, count = _find_bases(search, field, references)
+            if count:
+                bases[field] = each[0]
+                rivals = rivals or (each[1:] and each)
+        named += count
+    base = next(iter(bases.values()), search.folder)
+    return FoundFiles(FileNames(base, bases, templates, stems), named, rivals)
+
+
+def references_of(rows: Rows, options: Options) -> list[str]:
+    """The texts in rows that name files: of the fields that `-O files=` names, or that look like files."""
+    if has_conversations(rows):
+        return list_conversation_references(rows, conversation_media_fields("", {}, rows))
+    chosen = parse_list_option(options, "files")
+    fields = chosen if "files" in options else find_media_fields("", {}, rows) if rows else ()
+    names = FileNames("", templates={each: parse_template(each) for each in fields if is_template(each)})
+    return list_references((names.add_to(row, "") for row in rows), fields)
+
+
+def iter_named_paths(rows: Rows, names: FileNames) -> Iterator[str]:
+    """Yield the paths of the files that these rows name."""
+    for row in rows:
+        with suppress(WdsctlError):  # reported when the row is read
+            values = names.add_to(row, "")
+            for field, base in names.bases.items():
+                yield from (os.path.join(base, each) for each in list_references([values], [field]))
+    if not names.bases:
+        yield from (os.path.join(names.base, each) for each in references_of(rows, {}))
+
+
+def _find_bases(search: Search, field: str, references: Sequence[str]) -> tuple[tuple[str, ...], int]:
+    """The folders that these references may be relative to, and how many different ones are files there."""
+    different = list(dict.fromkeys(each for each in references if "\0" not in each))
+    if not different:
+        return (search.folder,), 0
+    near = [each for start in search.starts for each in subfolders(start) if _is_named_like(each, field)]
+    near += [os.path.join(each, name) for each in search.starts for name in (*_USUAL_FOLDERS, *search.split_folders)]
+    bases, named = _count_best([*search.starts, *near], different, search.limit)
+    bases = bases[:1]
+    level = search.starts
+    for _ in range(search.depth):
+        level = [below for each in level for below in subfolders(each)][:_MAX_FOLDERS]
+        if named >= _ENOUGH_SHARE * len(different) or not level:
+            break
+        level.sort(key=lambda each: not _is_named_like(each, field))
+        below, more = _count_best(level, different, search.limit)
+        if more > named:
+            liked = tuple(each for each in below if _is_named_like(each, field))
+            bases, named = liked if len(liked) == 1 else below, more
+    return bases or (search.folder,), named
+
+
+def _is_named_like(folder: str, field: str) -> bool:
+    """Whether a folder is named after a field: `masks` after `mask` or `mask_path`."""
+    name = os.path.basename(folder).lower().rstrip("s")
+    return bool(name) and name in re.split("[-_. ]", field.lower().rstrip("s"))
+
+
+def _count_best(folders: Iterable[str], references: Sequence[str], limit: str) -> tuple[tuple[str, ...], int]:
+    """The folders below which most references are files, and how many of them are; those without other spellings."""
+    step = max(1, len(references) // _PROBED_REFERENCES)
+    counts: dict[str, tuple[int, int]] = {}
+    for folder in dict.fromkeys(folders):
+        if _count_files(folder, references[::step], limit)[0]:
+            counts[folder] = _count_files(folder, references, limit)
+    best = max(counts.values(), default=(0, 0))
+    return tuple(folder for folder, count in counts.items() if count == best), best[0]
+
+
+def _count_files(base: str, references: Sequence[str], limit: str) -> tuple[int, int]:
+    """(how many references are files below a base and the limit, in any spelling; how many in their own)."""
+    found, exact = set[str](), 0
+    for reference in references:
+        path = source_files.absolute(os.path.join(base, reference))
+        if not is_below(limit, path):
+            continue
+        if source_files.is_file(path):
+            found.add(path)
+            exact += 1
+        elif len(spelled := find_spelled(base, reference)) == 1:
+            found.add(source_files.absolute(os.path.join(base, spelled[0])))
+    return len(found), exact
+
+
+def _find_stems(search: Search, rows: Rows, fields: Sequence[str]) -> FoundFiles | None:
+    """The field by which most of the rows name one medium each, without its ending; None if there is none.
+
+    `fields`: those that the user names; empty for any.
+    """
+    names = fields or [
+        name for name in dict.fromkeys(name for row in rows for name in row) if name.lower() not in _LABEL_FIELDS
+    ]
+    best: FoundFiles | None = None
+    folders: list[list[tuple[str, Stems]]] | None = None
+    for name in names:
+        values = [str(row[name]) for row in rows if _is_name(row.get(name))]
+        share = 0.0 if fields else _FILE_FIELD_SHARE if _says_file(name) else _STEM_SHARE
+        if len(values) < share * len(rows) or len(set(values)) * _MAX_ROWS_PER_FILE < len(values):
+            continue
+        folders = _stem_folders(search) if folders is None else folders
+        bases, count, stems = _best_stems(search, folders, values)
+        is_fitting = count and sum(len(stems.find_all(each)) == 1 for each in values) >= share * len(rows)
+        if is_fitting and (best is None or count > best.named):
+            names_of = FileNames(bases[0], {name: bases[0]}, stems={name: stems})
+            best = FoundFiles(names_of, count, bases[1:] and bases, len(stems))
+    return best
+
+
+def _stem_folders(search: Search) -> list[list[tuple[str, Stems]]]:
+    """For each folder where the search starts: (folder, media) for it with all folders below, and for each alone."""
+    found = []
+    for start in search.starts:
+        if not is_below(search.limit, f"{source_files.absolute(start)}/"):
+            continue
+        by_folder = list_media(start, search.depth)
+        below = Stems(os.path.join(folder, name) for folder, names in by_folder.items() for name in names)
+        alone = [(os.path.join(start, folder), Stems(names)) for folder, names in by_folder.items() if folder and names]
+        found.append([(start, below), *alone])
+    return found
+
+
+def _best_stems(
+    search: Search, folders: Sequence[Sequence[tuple[str, Stems]]], names: Sequence[str]
+) -> tuple[tuple[str, ...], int, Stems]:
+    """(the folder with the most names of one file each, how many different ones these are, its media).
+
+    Several folders: none is better than the others.
+    """
+    different = set(names)
+    best: tuple[tuple[str, ...], int, Stems] = (search.folder,), 0, Stems(())
+    for candidates in folders:
+        counts = [sum(len(stems.find_all(name)) == 1 for name in different) for _, stems in candidates]
+        most = max(counts)
+        fitting = [each for each, count in zip(candidates, counts, strict=True) if count == most]
+        if most > best[1]:
+            best_folders = tuple(folder for folder, _ in fitting)
+            is_whole = fitting[0] is candidates[0]
+            best = best_folders[:1] if is_whole else best_folders, most, fitting[0][1]
+    return best
+
+
+def may_name_files(rows: Iterable[Mapping[str, Any]], media: Iterable[str]) -> bool:
+    """Whether a field of the rows looks like names of files.
+
+    It has a name such as `image_id` or `path`, or one of its values ends as media do, or is the name of one of `media`
+    with or without its extension.
+    """
+    names = set(map(os.path.basename, media))
+    names |= {strip_extension(name) for name in names}
+    return any(
+        (_says_file(field) and _is_name(value))
+        or is_media_path(value)
+        or (_is_name(value) and os.path.basename(str(value)) in names)
+        for row in rows
+        for field, value in row.items()
+    )
+
+
+def _says_file(field: str) -> bool:
+    return not _FILE_WORDS.isdisjoint(re.split("[-_. ]", field.lower()))
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str | int) and not isinstance(value, bool) and value != ""
+
+
+def list_media(folder: str, depth: int = 1) -> dict[str, list[str]]:
+    """The names of media files in a folder (under "") and in each of the folders below it, sorted."""
+    found: dict[str, list[str]] = {}
+    level = [""]
+    for _ in range(depth + 1):
+        found |= {each: _media_names(os.path.join(folder, each)) for each in level}
+        below = (
+            os.path.join(each, os.path.basename(one))
+            for each in level
+            for one in subfolders(os.path.join(folder, each))
+        )
+        level = list(below)[:_MAX_FOLDERS]
+    return found
+
+
+def _media_names(folder: str) -> list[str]:
+    try:
+        with source_files.scan(folder or ".") as entries:
+            return sorted(
+                entry.name
+                for entry in entries
+                if not entry.name.startswith(".") and media_type_of(entry.name) and entry.is_file()
+            )
+    except OSError:
+        return []  # opening the table reports the error
+
+
+def subfolders(folder: str) -> list[str]:
+    """The folders in a folder, sorted, without hidden ones and links that lead out of it."""
+    try:
+        with source_files.scan(folder or ".") as entries:
+            found = [
+                os.path.join(folder, entry.name)
+                for entry in entries
+                if not entry.name.startswith(".") and entry.is_dir() and not is_link_outside(entry, folder or ".")
+            ]
+    except OSError:
+        return []  # opening the source reports the error
+    return sorted(found)[:_MAX_FOLDERS]

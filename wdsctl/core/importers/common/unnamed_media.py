@@ -1,0 +1,154 @@
+"""Refuse a table whose rows name none of the media beside it, with commands that work."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from wdsctl.core.errors import InputError, UsageError
+from wdsctl.core.importers.common.commands import repeat_command
+from wdsctl.core.importers.common.conversations import has_conversations
+from wdsctl.core.importers.common.files import PROBED_ROWS, find_media_fields
+from wdsctl.core.importers.common.named_files import (
+    FoundFiles,
+    Rows,
+    Search,
+    find_files,
+    list_media,
+    may_name_files,
+    references_of,
+)
+from wdsctl.core.importers.common.templates import ANY_ENDING, FoundTemplate, find_templates, is_template
+from wdsctl.core.importers.protocol import Options
+from wdsctl.core.samples.naming import KEY_COLUMN
+from wdsctl.core.storage import source_files
+from wdsctl.core.text import path_for_message, pluralize
+
+_MAX_MEDIA = 10_000  # whose names are compared with the rows
+_MAX_COMMANDS = 3
+_FEW_MEDIA = 10  # rows per medium: a table of words may lie beside a few pictures about it
+
+
+def check_names_media(source: str, path: str, rows: Rows, search: Search, options: Options) -> None:
+    """Check a table whose first rows name no file. `source`: the table, or its folder, as the user names it.
+
+    Raises InputError WDS230 if the files are beside the table's folder; UsageError for a folder `base` or a template
+    that has no file; InputError WDS239 if the rows name none of the media beside the table, which seem to be theirs.
+    """
+    if any(KEY_COLUMN in row for row in rows):
+        return  # samples that `convert` wrote name their files in another way
+    if "base" in options or any(is_template(each) for each in options.get("files", "").split(",")):
+        raise _no_effect_error(source, path, rows, search, options)
+    if options.get("files") == "":
+        return
+    _check_not_outside(source, path, rows, search.root, options)
+    media = media_below(search.folder)
+    if not media or has_conversations(rows):
+        return  # a row whose file is missing has its own error
+    fitting = _fitting_templates(rows, search, media)
+    if references_of(rows, options) and not fitting:
+        return
+    if not (fitting or may_name_files(rows, media) or _may_be_labels(rows, media)):
+        return
+    raise InputError(
+        f"the rows name none of the {pluralize(len(media), 'media file')} beside the table, such as "
+        f"{path_for_message(os.path.relpath(media[0], search.folder or '.'))}",
+        hint=f"{describe_templates(source, path, fitting)}; or prepare the rows without the media: "
+        f"{repeat_command(source, path, {'files': ''})}",
+        where=path_for_message(path),
+        code="WDS239",
+    )
+
+
+def describe_templates(source: str, path: str, fitting: Sequence[FoundTemplate]) -> str:
+    """What to pass for `files=`, with the command for each of some templates."""
+    if not fitting:
+        return (
+            "say how a row names its file, with columns in braces, such as `-O 'files=images/{COLUMN}.jpg'`, or add a "
+            "column with the paths"
+        )
+    shown = [
+        f"{repeat_command(source, path, {'files': each.text})} (it names files of {each.named:,} of the first "
+        f"{pluralize(each.rows, 'row')})"
+        for each in fitting[:_MAX_COMMANDS]
+    ]
+    return f"join them by a template over columns: {', or '.join(shown)}"
+
+
+def media_below(folder: str) -> list[str]:
+    """The paths of some media in a folder and below it."""
+    paths = (os.path.join(folder, below, name) for below, names in list_media(folder, 3).items() for name in names)
+    return list(islice(paths, _MAX_MEDIA))
+
+
+def _fitting_templates(rows: Rows, search: Search, media: Sequence[str]) -> list[FoundTemplate]:
+    """The templates by which the rows name media. For columns of paths that do not exist: by their last components."""
+    found = []
+    for field in find_media_fields("", {}, rows):
+        for text in (f"{{{field}.name}}", f"{{{field}.stem}}{ANY_ENDING}"):
+            named = find_files(search, rows, {"files": text})
+            if named.named and not named.rivals:
+                found.append(FoundTemplate(text, named.named, len(rows)))
+                break
+    return found or find_templates(rows, [os.path.relpath(path, search.folder or ".") for path in media])
+
+
+def _may_be_labels(rows: Rows, media: Sequence[str]) -> bool:
+    """Whether rows may be about the media although they name none: they have no content of their own, such as texts,
+    or there are about as many rows as media.
+    """
+    has_content = any(_is_content(value) for row in rows for value in row.values())
+    is_similar = len(rows) <= 2 * len(media) and (len(rows) >= PROBED_ROWS or len(media) <= 2 * len(rows))
+    return is_similar or (not has_content and _FEW_MEDIA * len(media) >= len(rows))
+
+
+def _is_content(value: Any) -> bool:
+    return isinstance(value, list | dict) or (isinstance(value, str) and " " in value.strip())
+
+
+def _check_not_outside(source: str, path: str, rows: Rows, root: str, options: Options) -> None:
+    """Raise InputError WDS230 if the files that the rows name are beside the table's folder."""
+    above = os.path.dirname(source_files.absolute(root))
+    found = find_files(Search(above, os.path.dirname(path), depth=1), rows, options)
+    is_by_chance = found.files and found.named < PROBED_ROWS / 2 and 2 * found.named < found.files
+    if not found.named or is_by_chance:
+        return
+    leaves = any(os.path.isabs(each) or ".." in each.split("/") for each in references_of(rows, options))
+    bases = [above] if leaves else list(found.rivals or [found.names.base])
+    commands = [repeat_command(source, path, {"base": each}) for each in bases]
+    alone = f"; or prepare the rows without media: {repeat_command(source, path, {'files': ''})}" if found.files else ""
+    raise InputError(
+        f"the table names files outside its own folder: they are in {path_for_message(', '.join(bases))}",
+        hint=f"allow that folder: {', or '.join(commands)}{alone}",
+        where=path_for_message(path),
+        code="WDS230",
+    )
+
+
+def _no_effect_error(source: str, path: str, rows: Rows, search: Search, options: Options) -> UsageError:
+    """The error for options by which no row names a file."""
+    given = {name: options[name] for name in ("base", "files") if name in options}
+    shown = " and ".join(f"`-O {name}={value}`" for name, value in given.items())
+    example = next(iter(references_of(rows, options)), "")
+    names = f", such as {path_for_message(example)}" if example else ""
+    others: Mapping[str, str] = {name: value for name, value in options.items() if name not in given}
+    alone = search._replace(root=search.folder, base="")
+    found: FoundFiles | None = find_files(alone, rows, others) if given else None
+    if found is not None and found.named and not found.rivals:
+        hint = f"omit the option: {repeat_command(source, path, {}, without=tuple(given))} finds the files"
+    else:
+        start = options.get("base", "") or search.folder
+        media = media_below(start)
+        fitting = find_templates(rows, [os.path.relpath(each, start or ".") for each in media])
+        beside = (
+            f"there are files such as {path_for_message(os.path.relpath(media[0], start or '.'))}; " if media else ""
+        )
+        hint = f"{beside}{describe_templates(source, path, fitting)}"
+    return UsageError(
+        f"{shown} has no effect: by it, none of the first {pluralize(len(rows), 'row')} names a file that "
+        f"exists{names}",
+        hint=hint,
+        where=path_for_message(path),
+    )
