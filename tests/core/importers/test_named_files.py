@@ -191,6 +191,18 @@ def test_template_with_missing_files_fails_their_rows_alone(tmp_path: Path) -> N
     assert {at: fault.code for at, fault in faults.items()} == dict.fromkeys((1, 3, 5, 7), "WDS231")
 
 
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_folder_with_table_that_names_nothing_says_what_the_table_says(tmp_path: Path, form: str) -> None:
+    root = kinetics(tmp_path / "raw", form)
+    a_folder(tmp_path, {f"other/-x_{i}Q.mp4": b"x" for i in range(8)})  # what `youtube_id` names by chance
+
+    error = open_error(root, form="folder")
+
+    assert (error.code, error.message) == ("WDS239", open_error(f"{root}/list.{form}").message)
+    assert commands_of(error) == [{"files": f"clips/{KINETICS}"}, {"files": ""}, {"on-missing": "skip"}]
+    assert len(read_samples(root, {"on-missing": "skip"}, form="folder")) == 8
+
+
 def test_templates_that_fit_equally_are_all_named(tmp_path: Path) -> None:
     rows = [{"a": i, "b": i, "label": "x"} for i in range(10, 14)]
     files = {f"{i}_clip.jpg": picture(i) for i in range(10, 14)}

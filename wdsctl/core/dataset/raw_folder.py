@@ -46,6 +46,15 @@ MAX_EXAMPLES = 5  # of problems, in messages
 ALTERNATIVE_SEPARATOR = "|"
 
 
+class RawFolderError(DatasetError):
+    """Samples of a folder are incomplete, or files of it are in no sample. `lone_files`: the incomplete samples of one
+    file, if there are few: they may be about the others.
+    """
+
+    code = "WDS201"
+    lone_files: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class RawListing:
     """The usable samples, sorted by the code points of their keys, and counts of all other files.
@@ -217,14 +226,15 @@ def _apply_policy(root: str, scan: RawFolderScan, parts: tuple[str, ...], on_mis
     examples = tuple(map(str, [*lacking[:kept], *scan.faults[:MAX_EXAMPLES]][:MAX_EXAMPLES]))
     if on_missing == "error" and (incomplete or scan.fault_count):
         more = len(incomplete) + scan.fault_count - len(examples)
-        raise DatasetError(
+        error = RawFolderError(
             join_indented(
                 _describe_counts(len(incomplete), scan), *examples, *([f"... and {more:,} more"] if more else [])
             ),
             where=root,
             hint=_table_hint(root, scan, incomplete) + _fix_hint(expected, incomplete=len(incomplete), scan=scan),
-            code="WDS201",
         )
+        error.lone_files = tuple(_lone_files(scan, incomplete))
+        raise error
     samples = scan.samples
     if on_missing == "skip" and (incomplete or scan.unreadable_parts):
         samples = [s for s in samples if s.key not in incomplete and s.key not in scan.unreadable_parts]
@@ -324,17 +334,21 @@ _LABEL_HEAD_BYTES = 1 << 16
 _WORD = re.compile(r"[^,;\t|\"'\s:\[\]{}#]+")
 
 
+def _lone_files(scan: RawFolderScan, incomplete: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """The files that are incomplete samples on their own; empty if there are many of these, which are data."""
+    if len(incomplete) > _MAX_LABEL_FILES:
+        return []
+    samples = (sample for sample in scan.samples if sample.key in incomplete and len(sample.parts) == 1)
+    return [f"{sample.key}.{sample.parts[0].name}" for sample in samples]
+
+
 def _table_hint(root: str, scan: RawFolderScan, incomplete: Mapping[str, tuple[str, ...]]) -> str:
     """The command that takes a lone file for the labels of the media, if it names some of them; empty if none does.
 
     It comes first in the hint: leaving such a file out would lose the labels of all samples.
     """
-    lone = [
-        f"{sample.key}.{sample.parts[0].name}"
-        for sample in islice((each for each in scan.samples if each.key in incomplete), _MAX_LABEL_FILES + 1)
-        if len(sample.parts) == 1 and sample.parts[0].name.lower() in _LABEL_FORMATS
-    ]
-    if not lone or len(incomplete) > _MAX_LABEL_FILES:
+    lone = [name for name in _lone_files(scan, incomplete) if name.rpartition(".")[2].lower() in _LABEL_FORMATS]
+    if not lone:
         return ""
     names = {
         name

@@ -10,8 +10,9 @@ from wdsctl.core.convert.request import ConvertRequest, LayoutName
 from wdsctl.core.dataset.destination import check_destination
 from wdsctl.core.dataset.location import locate, shell_command
 from wdsctl.core.dataset.polylithic import is_polylithic
-from wdsctl.core.dataset.raw_folder import RawListing
+from wdsctl.core.dataset.raw_folder import RawFolderError, RawListing
 from wdsctl.core.errors import OptionConflict, UsageError
+from wdsctl.core.importers.lone_tables import check_lone_tables
 from wdsctl.core.index.key_until import check_rule_unchanged, stored_rule
 from wdsctl.core.index.media import check_media_request, resolve_media_settings
 from wdsctl.core.index.write_dataset_yaml import as_usage_errors
@@ -214,7 +215,18 @@ def check_media_options(root: str, request: PrepareRequest) -> None:
 
 
 def survey_source(source: str, dest: str, request: PrepareRequest, progress: Progress) -> RawListing:
-    """Call `list_source` with the key rule and the plan of `dest`, if it exists."""
+    """Call `list_source` with the key rule and the plan of `dest`, if it exists.
+
+    Raises also the error of a table whose rows should name the other files.
+    """
+    try:
+        return _survey_source(source, dest, request, progress)
+    except RawFolderError as error:
+        check_lone_tables(source, error, "--on-missing", "skip")
+        raise
+
+
+def _survey_source(source: str, dest: str, request: PrepareRequest, progress: Progress) -> RawListing:
     if not (is_url(dest) or os.path.isdir(dest)):
         return list_source(source, dest, request, (), progress=progress)
     with open_dataset(dest, request.catalog) as dataset, dataset.checked_ledger() as ledger:

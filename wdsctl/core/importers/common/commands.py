@@ -15,7 +15,7 @@ _PYTHON_ARGUMENT = re.compile("[a-z_]+=")  # what the record of a call from Pyth
 
 
 def repeat_command(source: str, path: str, options: Mapping[str, str], *flags: str, without: Sequence[str] = ()) -> str:
-    """The command line with `path` in the place of `source`, further options of the format, and `flags`.
+    """The command line with `path` in the place of `source`, or of a folder above `path`, with further options.
 
     `without`: options of the format that the command leaves out. If the words of the command are unknown, such as in a
     worker, it has `DEST`.
@@ -29,9 +29,9 @@ def repeat_command(source: str, path: str, options: Mapping[str, str], *flags: s
             if value.partition("=")[0] not in (*options, *without):
                 words += [word, value]
         elif not _PYTHON_ARGUMENT.match(word):
-            is_source = not found and _is_same(word, source)
+            is_source = not found and (_is_same(word, source) or _is_folder_of(word, path))
             found = found or is_source
-            words.append(_place_at(word, source, path) if is_source else word)
+            words.append(_place_at(word, path) if is_source else word)
     if not found:
         words = [redact_secrets(path), "DEST"]
     pairs = (word for name, value in options.items() for word in ("-O", f"{name}={value}"))
@@ -44,7 +44,13 @@ def _is_same(word: str, source: str) -> bool:
     return bool(word and source) and os.path.abspath(word) == os.path.abspath(source)
 
 
-def _place_at(word: str, source: str, path: str) -> str:
-    """The path, in the way in which the user's word names the source."""
-    below = path[len(source) :].strip("/") if path.startswith(source) else ""
-    return word if path == source else os.path.join(word, below) if below else redact_secrets(path)
+def _is_folder_of(word: str, path: str) -> bool:
+    return not is_url(word) and os.path.isdir(word) and os.path.abspath(path).startswith(f"{os.path.abspath(word)}/")
+
+
+def _place_at(word: str, path: str) -> str:
+    """The path, in the way in which the user's word names it, or a folder above it."""
+    if is_url(word) or is_url(path):
+        return redact_secrets(path)
+    below = os.path.relpath(os.path.abspath(path), os.path.abspath(word))
+    return word if below == "." else path if below.startswith("..") else os.path.join(word, below)

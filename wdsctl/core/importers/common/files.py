@@ -98,14 +98,14 @@ def spelling(text: str, *, keeps_case: bool = False) -> str:
 
 
 def _alike(folder: str, name: str) -> Sequence[str]:
-    return _names_by_spelling(folder).get(spelling(name), ())
+    return _names_by_spelling(os.path.abspath(folder)).get(spelling(name), ())
 
 
 @lru_cache(maxsize=64)
 def _names_by_spelling(folder: str) -> Mapping[str, Sequence[str]]:
     found: dict[str, list[str]] = {}
     with suppress(OSError):
-        for name in sorted(os.listdir(folder or ".")):
+        for name in sorted(os.listdir(folder)):
             found.setdefault(spelling(name), []).append(name)
     return found
 
@@ -245,8 +245,12 @@ def is_below(base: str, real: str) -> bool:
     return real.startswith(base if base.endswith("/") else f"{base}/")
 
 
-@lru_cache(maxsize=4096)
 def _real_folder(folder: str) -> str:
+    return _resolve_absolute(source_files.absolute(folder))
+
+
+@lru_cache(maxsize=4096)
+def _resolve_absolute(folder: str) -> str:
     return source_files.resolve_links(folder)
 
 

@@ -43,8 +43,9 @@ def check_names_media(source: str, path: str, rows: Rows, search: Search, option
         raise _no_effect_error(source, path, rows, search, options)
     if options.get("files") == "":
         return
-    _check_not_outside(source, path, rows, search.root, options)
     media = media_below(search.folder)
+    if references_of(rows, options) or not media:
+        _check_not_outside(source, path, rows, search.root, options)
     if not media or has_conversations(rows):
         return  # a row whose file is missing has its own error
     fitting = _fitting_templates(rows, search, media)

@@ -8,11 +8,12 @@ from hashlib import blake2b
 from itertools import islice
 from typing import cast
 
-from wdsctl.core.dataset.raw_folder import RawListing, list_raw_folder
+from wdsctl.core.dataset.raw_folder import RawFolderError, RawListing, list_raw_folder
 from wdsctl.core.errors import Finding, WdsctlError
 from wdsctl.core.importers.common.samples import SourceSample
 from wdsctl.core.importers.common.source import SampleSource
 from wdsctl.core.importers.common.values import check_format_options, parse_choice_option, parse_list_option
+from wdsctl.core.importers.lone_tables import check_lone_tables
 from wdsctl.core.importers.protocol import FilePart, FormatMatch, Options, Source, SourceDescription
 from wdsctl.core.importers.splits.folders import split_folder_findings
 from wdsctl.core.samples.naming import KEY_RULES, OnMissing, dotless_key, parse_key_rule, split_name
@@ -51,6 +52,8 @@ class FolderImporter:
                 path, parts=parse_list_option(options, "parts"), on_missing=on_missing, key_until=rule
             )
         except WdsctlError as error:
+            if isinstance(error, RawFolderError):
+                check_lone_tables(path, error, "-O", "on-missing=skip")
             # The hint names the options of `prepare`; here they are options of the format.
             error.hint = error.hint.replace("--on-missing ", "-O on-missing=").replace("--parts", "-O parts=NAMES")
             error.hint = error.hint.replace("--key-until ", "-O key-until=")
