@@ -25,6 +25,7 @@ from wdsctl.core.index.changes import (
 )
 from wdsctl.core.index.freshness import Changes, compare_shards
 from wdsctl.core.index.key_until import agreed_rule, check_suspicious_keys, check_tar_rule
+from wdsctl.core.index.left_out import note_left_out
 from wdsctl.core.index.merge import (
     MergePlan,
     forget_units,
@@ -56,7 +57,6 @@ from wdsctl.core.shards.list import ShardFile, ShardListing, list_shards
 from wdsctl.core.shards.scan_unit import ScanOptions
 from wdsctl.core.split_rules.rule import SplitRule
 from wdsctl.core.storage.open import check_range_requests, workers_for
-from wdsctl.core.text import path_for_message, pluralize
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,10 +183,8 @@ def index_shards(stage: CatalogStage, request: IndexRequest, progress: Progress)
     require_shards(location, listing, snapshot.rows)
     if request.exclude and (unused := [each for each in listing.unused_excludes if each]):
         progress.note(f"nothing matches --exclude {', '.join(unused)}")
-    if listing.other_files and settings.selection.is_all and not location.single_file:
-        are_no = "is no shard" if listing.other_files == 1 else "are no shards"
-        example = path_for_message(listing.other_example)
-        progress.note(f"left out: {pluralize(listing.other_files, 'file')} that {are_no}, such as {example}")
+    if settings.selection.is_all and not location.single_file:
+        note_left_out(location.root, listing, progress)
     listing = check_named_shards(location, listing, request, known)
     for first in listing.shards[:1]:
         check_range_requests(location.root, os.path.join(location.root, first.path), first.size)
