@@ -211,7 +211,7 @@ def test_jsonl_among_raw_files_keeps_folder_format(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="missing DEST") as caught:
         prepare(root)
     assert f"wdsctl prepare {root}/labels.jsonl" in caught.value.hint
-    report = prepare(f"{root}/labels.jsonl", str(tmp_path / "out"))
+    report = prepare(f"{root}/labels.jsonl", str(tmp_path / "out"), PrepareRequest(format_options={"files": ""}))
     assert (report.form and report.form.name, report.index and report.index.samples) == ("jsonl", 1)
 
 

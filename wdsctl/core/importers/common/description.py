@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from wdsctl.core.errors import Finding
+from wdsctl.core.importers.common.box_rows import group_boxes
 from wdsctl.core.importers.common.conversations import describe_conversations
 from wdsctl.core.importers.common.files import PROBED_ROWS
 from wdsctl.core.importers.common.folder_files import (
@@ -69,7 +70,8 @@ def make_table_source(
         names = fields or (samples.survey().fields if has_file_references else _fields_of(some))
         names = dict.fromkeys((*names, *filter(is_template, mapping.media)))
         part_names = samples.survey().part_names if has_file_references else {}
-        uses = describe_fields(mapping, some, names, part_names, types)
+        uses = describe_fields(mapping, some, names if boxes is None else mapping.media, part_names, types)
+        uses = uses if boxes is None else boxes.field_uses(uses[0])
         if mapping.is_conversation:
             described = describe_conversations(some, mapping.media, mapping.text)
             uses, config = list(described.field_uses), described.config
@@ -100,6 +102,9 @@ def make_table_source(
             findings += no_media_named_findings(rows.files())
         return SourceDescription((*uses, *more_uses()), tuple(findings), config, tuple(unused))
 
+    boxes = group_boxes(rows, mapping, first()) if has_file_references else None
+    if boxes is not None:
+        rows, split_rows, more_findings = boxes, None, [*more_findings, *boxes.findings()]
     row_splits = RowSplits(split_rows or rows, mapping) if mapping.split else None
     source = make_row_source(
         rows,

@@ -53,9 +53,10 @@ def check_names_media(source: str, path: str, rows: Rows, search: Search, option
         return
     if not (fitting or may_name_files(rows, media) or _may_be_labels(rows, media)):
         return
+    example = path_for_message(os.path.relpath(media[0], search.folder or "."))
+    beside = f"none of the {len(media):,} media files beside the table, such as" if media[1:] else "not"
     raise InputError(
-        f"the rows name none of the {pluralize(len(media), 'media file')} beside the table, such as "
-        f"{path_for_message(os.path.relpath(media[0], search.folder or '.'))}",
+        f"the rows name {beside} {example}{'' if media[1:] else ', the media file beside the table'}",
         hint=f"{describe_templates(source, path, fitting)}; or prepare the rows without the media: "
         f"{repeat_command(source, path, {'files': ''})}",
         where=path_for_message(path),
