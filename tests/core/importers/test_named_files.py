@@ -14,6 +14,7 @@ import pytest
 
 from tests.build import a_folder
 from tests.core.formats import Samples, open_error, read_errors, read_samples
+from wdsctl.core import importers
 from wdsctl.core.errors import WdsctlError
 
 FORMATS = ("csv", "tsv", "json", "jsonl", "parquet")
@@ -243,6 +244,22 @@ def test_stems_of_few_media_do_not_make_a_folder_a_table(tmp_path: Path) -> None
     rows = [{"id": i, "name": f"class {i}"} for i in range(3)]
     root = a_folder(tmp_path, {**{f"{i}.jpg": picture(i) for i in range(20)}, "classes.csv": encode_table(rows, "csv")})
 
-    from wdsctl.core import importers
-
     assert importers.best_importer(root)[0].name == "folder"
+
+
+@pytest.mark.parametrize("others", [0, 30])
+def test_template_over_columns_is_preferred_to_folders_of_classes(tmp_path: Path, others: int) -> None:
+    rows = [{"page": f"p{i % 3}", "id": 900 + i, "name": f"a man {i}"} for i in range(12)]
+    files = {f"videos/p{i % 3}/{900 + i}.mp4": picture(i) for i in range(12)}
+    files |= {f"videos/p{i % 3}/{i:03}.mp4": b"x" for i in range(others)}
+    root = a_folder(tmp_path, {**files, "results.csv": encode_table(rows, "csv")})
+
+    importer, match = importers.best_importer(root)
+
+    if others:  # the table is about some of the files
+        assert importer.name == "imagefolder"
+        return
+    assert (importer.name, match.reason) == ("csv", "columns of results.csv name files as videos/{page}/{id}.mp4")
+    joined, alone = commands_of(open_error(root))
+    assert (joined, alone) == ({"files": "videos/{page}/{id}.mp4"}, {"files": ""})
+    assert pairs_of(read_samples(root, joined), "name") == {picture(i): f"a man {i}" for i in range(12)}

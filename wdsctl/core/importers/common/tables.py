@@ -42,7 +42,7 @@ from wdsctl.core.importers.common.split_paths import (
     normalize_split_name,
     path_split_findings,
 )
-from wdsctl.core.importers.common.unnamed_media import check_names_media
+from wdsctl.core.importers.common.unnamed_media import check_names_media, find_sure_template
 from wdsctl.core.importers.protocol import FormatMatch, Options
 from wdsctl.core.media.kinds import MEDIA_EXTENSIONS
 from wdsctl.core.safe_open import is_link_outside
@@ -65,6 +65,7 @@ TABLE_EXTENSIONS = (*_TEXT_TABLES, *_COMPRESSED_TABLES, ".parquet", ".pq")
 _MAX_TABLES = 50  # files of one format in one folder; more are data, such as a JSON file per picture
 _MAX_FOLDERS = 1_000  # subfolders that are searched for tables
 _MAX_COUNTED_FILES = 10_000
+_MAX_JOINED_TABLES = 5  # whose columns are compared with the names of media
 
 #: `-00000-of-00042`, or four digits and more: `train_10` may be a tenth of `train`, and not its tenth file.
 _FILE_NUMBER = re.compile(r"-\d+-of-\d+$|[-_.]\d{4,}$")
@@ -143,7 +144,8 @@ def match_folder(root: str, extensions: Sequence[str], read: ReadFirstRows, scor
     paths = find_tables(root, extensions)
     if not paths:
         return None
-    fitting = [table for table in _probe(root, paths, read) if table.named]
+    tables = _probe(root, paths, read)
+    fitting = [table for table in tables if table.named]
     if fitting:
         return FormatMatch(
             _NAMES_FILES_SCORE if any(not table.found.files for table in fitting) else _NAMES_STEMS_SCORE,
@@ -155,6 +157,11 @@ def match_folder(root: str, extensions: Sequence[str], read: ReadFirstRows, scor
     shown = path_for_message(os.path.relpath(paths[0], root))
     if not media:
         return FormatMatch(score_alone, f"has {shown}", tuple(paths))
+    for table in tables[:_MAX_JOINED_TABLES]:
+        template = find_sure_template(root, table.rows)
+        if template:  # opening the table raises, with the command that passes the template
+            shown = path_for_message(os.path.relpath(table.path, root))
+            return FormatMatch(_NAMES_STEMS_SCORE, f"columns of {shown} name files as {template}", (table.path,))
     return FormatMatch(_NAMES_NOTHING_SCORE, f"{shown} names none of the folder's {_count_text(files)}")
 
 

@@ -28,6 +28,7 @@ from wdsctl.core.text import path_for_message, pluralize
 
 _MAX_MEDIA = 10_000  # whose names are compared with the rows
 _MAX_COMMANDS = 3
+_SURE_SHARE = 0.95
 _FEW_MEDIA = 10  # rows per medium: a table of words may lie beside a few pictures about it
 
 
@@ -77,6 +78,18 @@ def describe_templates(source: str, path: str, fitting: Sequence[FoundTemplate])
         for each in fitting[:_MAX_COMMANDS]
     ]
     return f"join them by a template over columns: {', or '.join(shown)}"
+
+
+def find_sure_template(root: str, rows: Rows) -> str:
+    """A template by which nearly all of these rows name media below a folder, and not only a few of the media.
+
+    Empty if there is none.
+    """
+    media = media_below(root) if rows and not has_conversations(rows) else []
+    found = find_templates(rows, [os.path.relpath(path, root or ".") for path in media])
+    best = found[0] if found else FoundTemplate("", 0, 0)
+    is_about_media = best.named >= PROBED_ROWS / 2 or 2 * best.named >= len(media)
+    return best.text if best.named >= max(2, _SURE_SHARE * len(rows)) and is_about_media else ""
 
 
 def media_below(folder: str) -> list[str]:
