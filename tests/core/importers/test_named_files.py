@@ -193,7 +193,7 @@ def test_template_with_missing_files_fails_their_rows_alone(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
-def test_folder_with_table_that_names_nothing_says_what_the_table_says(tmp_path: Path, form: str) -> None:
+def test_folder_with_table_that_names_nothing_has_error_of_table(tmp_path: Path, form: str) -> None:
     root = kinetics(tmp_path / "raw", form)
     a_folder(tmp_path, {f"other/-x_{i}Q.mp4": b"x" for i in range(8)})  # what `youtube_id` names by chance
 

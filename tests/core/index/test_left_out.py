@@ -25,7 +25,7 @@ ROWS = '{"audio_filepath": "utt0.wav", "text": "so"}\n{"audio_filepath": "utt1.w
         ("count.json", '{"count": 2}\n', False),
     ],
 )
-def test_labels_beside_shards_are_named_as_left_out(tmp_path: Path, name: str, text: str, is_named: bool) -> None:
+def test_labels_next_to_shards_are_named_as_left_out(tmp_path: Path, name: str, text: str, is_named: bool) -> None:
     root = some_shards(tmp_path, 1)
     (tmp_path / name).write_text(text)
     progress = RecordingProgress()

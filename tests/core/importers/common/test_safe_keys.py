@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wdsctl.core.importers.common.samples import strip_extension
-from wdsctl.core.samples.naming import MAX_KEY_BYTES, safe_key, split_name
+from wdsctl.core.samples.naming import MAX_KEY_BYTES, safe_key, split_name, strip_extension
 
 
 @given(st.text(max_size=400))

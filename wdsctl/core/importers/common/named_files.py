@@ -229,7 +229,7 @@ def _find_stems(search: Search, rows: Rows, fields: Sequence[str]) -> FoundFiles
     folders: list[list[tuple[str, Stems]]] | None = None
     for name in names:
         values = [str(row[name]) for row in rows if _is_name(row.get(name))]
-        share = 0.0 if fields else _FILE_FIELD_SHARE if _says_file(name) else _STEM_SHARE
+        share = 0.0 if fields else _FILE_FIELD_SHARE if _is_file_field_name(name) else _STEM_SHARE
         if len(values) < share * len(rows) or len(set(values)) * _MAX_ROWS_PER_FILE < len(values):
             continue
         folders = _stem_folders(search) if folders is None else folders
@@ -283,7 +283,7 @@ def may_name_files(rows: Iterable[Mapping[str, Any]], media: Iterable[str]) -> b
     names = set(map(os.path.basename, media))
     names |= {strip_extension(name) for name in names}
     return any(
-        (_says_file(field) and _is_name(value))
+        (_is_file_field_name(field) and _is_name(value))
         or is_media_path(value)
         or (_is_name(value) and os.path.basename(str(value)) in names)
         for row in rows
@@ -291,7 +291,7 @@ def may_name_files(rows: Iterable[Mapping[str, Any]], media: Iterable[str]) -> b
     )
 
 
-def _says_file(field: str) -> bool:
+def _is_file_field_name(field: str) -> bool:
     return not _FILE_WORDS.isdisjoint(re.split("[-_. ]", field.lower()))
 
 

@@ -55,9 +55,9 @@ def check_names_media(source: str, path: str, rows: Rows, search: Search, option
     if not (fitting or may_name_files(rows, media) or _may_be_labels(rows, media)):
         return
     example = path_for_message(os.path.relpath(media[0], search.folder or "."))
-    beside = f"none of the {len(media):,} media files beside the table, such as" if media[1:] else "not"
+    others = f"none of the {len(media):,} media files beside the table, such as" if media[1:] else "not"
     raise InputError(
-        f"the rows name {beside} {example}{'' if media[1:] else ', the media file beside the table'}",
+        f"the rows name {others} {example}{'' if media[1:] else ', the media file beside the table'}",
         hint=f"{describe_templates(source, path, fitting)}; or prepare the rows without the media: "
         f"{repeat_command(source, path, {'files': ''})}",
         where=path_for_message(path),
@@ -157,10 +157,10 @@ def _no_effect_error(source: str, path: str, rows: Rows, search: Search, options
         start = options.get("base", "") or search.folder
         media = media_below(start)
         fitting = find_templates(rows, [os.path.relpath(each, start or ".") for each in media])
-        beside = (
+        there_are = (
             f"there are files such as {path_for_message(os.path.relpath(media[0], start or '.'))}; " if media else ""
         )
-        hint = f"{beside}{describe_templates(source, path, fitting)}"
+        hint = f"{there_are}{describe_templates(source, path, fitting)}"
     return UsageError(
         f"{shown} has no effect: by it, none of the first {pluralize(len(rows), 'row')} names a file that "
         f"exists{names}",
