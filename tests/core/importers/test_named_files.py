@@ -263,3 +263,17 @@ def test_template_over_columns_is_preferred_to_folders_of_classes(tmp_path: Path
     joined, alone = commands_of(open_error(root))
     assert (joined, alone) == ({"files": "videos/{page}/{id}.mp4"}, {"files": ""})
     assert pairs_of(read_samples(root, joined), "name") == {picture(i): f"a man {i}" for i in range(12)}
+
+
+def test_template_fails_only_rows_that_it_does_not_fit(tmp_path: Path) -> None:
+    rows = [{"id": "a", "n": 1}, {"id": "b", "n": "second"}, {"id": "c", "n": ""}, {"id": "d/../d", "n": 4}]
+    files = {f"{name}_{n:02}.jpg": name.encode() for name, n in (("a", 1), ("b", 2), ("c", 3), ("d", 4))}
+    root = a_folder(tmp_path, {**files, "t.jsonl": encode_table(rows, "jsonl")})
+    options = {"files": "{id}_{n:02}.jpg"}
+
+    faults = read_errors(f"{root}/t.jsonl", options)
+
+    assert {at: fault.code for at, fault in faults.items()} == {1: "WDS232", 3: "WDS230"}
+    assert "{n:02} needs a whole number" in faults[1].message
+    with pytest.raises(WdsctlError, match="brace that belongs to no column"):
+        read_errors(f"{root}/t.jsonl", {"files": "{id}_{}.jpg"})

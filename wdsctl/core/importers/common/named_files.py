@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
-from wdsctl.core.errors import WdsctlError
 from wdsctl.core.importers.common.conversations import (
     conversation_media_fields,
     has_conversations,
@@ -27,19 +26,18 @@ from wdsctl.core.importers.common.files import (
     is_below,
     is_media_path,
     list_references,
+    spelling,
 )
-from wdsctl.core.importers.common.folder_files import media_type_of
+from wdsctl.core.importers.common.folder_files import FolderNames, media_type_of, scan_folder
 from wdsctl.core.importers.common.roles import MEDIA_FOLDERS
 from wdsctl.core.importers.common.samples import FileNames
 from wdsctl.core.importers.common.templates import (
     ANY_ENDING,
-    fill_template,
     is_template,
     parse_template,
 )
 from wdsctl.core.importers.common.values import parse_list_option
 from wdsctl.core.importers.protocol import Options
-from wdsctl.core.safe_open import is_link_outside
 from wdsctl.core.samples.naming import KEY_COLUMN, strip_extension
 from wdsctl.core.storage import source_files
 
@@ -48,7 +46,7 @@ Rows = Sequence[Mapping[str, Any]]
 #: Folders with media that references are often relative to.
 _USUAL_FOLDERS = ("images", "media", "data")
 _MAX_FOLDERS = 1_000  # folders of one level that are searched
-_MAX_DEPTH = 3
+MAX_DEPTH = 3
 _PROBED_REFERENCES = 16  # that show whether a folder is worth counting
 _ENOUGH_SHARE = 0.5  # of the references: other folders are not searched
 
@@ -73,7 +71,7 @@ class Search(NamedTuple):
     folder: str
     base: str = ""
     split_folders: Sequence[str] = ()
-    depth: int = _MAX_DEPTH
+    depth: int = MAX_DEPTH
 
     @property
     def starts(self) -> list[str]:
@@ -120,18 +118,16 @@ def _find_paths(search: Search, rows: Rows, fields: Sequence[str]) -> FoundFiles
     templates = {field: parse_template(field) for field in fields if is_template(field)}
     stems: dict[str, Stems] = {}
     named, rivals = 0, tuple[str, ...]()
+    filled = [FileNames("", templates=templates).make_row(0, "", row, None).values for row in rows]
     for field in fields:
-        if field not in templates:
-            references = list_references(rows, [field])
-        else:
-            references = [name for row in rows if (name := fill_template(templates[field], row))]
+        references = list_references(filled, [field])
         if field in templates and field.endswith(ANY_ENDING):
-            each, count, found = _best_stems(
-                search, _stem_folders(search), [name.removesuffix(ANY_ENDING) for name in references]
-            )
-            if count:
-                stems[field], bases[field] = found, each[0]
-                rivals = rivals or (each[1:] and each)
+            alone = [name.removesuffix(ANY_ENDING) for name in references]
+            best = _best_folder(_stem_folders(search, alone), alone)
+            count = best.named if best else 0
+            if best is not None:
+                stems[field], bases[field] = Stems(best.media()), best.paths[0]
+                rivals = rivals or (best.paths[1:] and best.paths)
         else:
             each, count = _find_bases(search, field, references)
             if count:
@@ -149,16 +145,15 @@ def references_of(rows: Rows, options: Options) -> list[str]:
     chosen = parse_list_option(options, "files")
     fields = chosen if "files" in options else find_media_fields("", {}, rows) if rows else ()
     names = FileNames("", templates={each: parse_template(each) for each in fields if is_template(each)})
-    return list_references((names.add_to(row, "") for row in rows), fields)
+    return list_references((names.make_row(0, "", row, None).values for row in rows), fields)
 
 
 def iter_named_paths(rows: Rows, names: FileNames) -> Iterator[str]:
     """Yield the paths of the files that these rows name."""
     for row in rows:
-        with suppress(WdsctlError):  # reported when the row is read
-            values = names.add_to(row, "")
-            for field, base in names.bases.items():
-                yield from (os.path.join(base, each) for each in list_references([values], [field]))
+        values = names.make_row(0, "", row, None).values
+        for field, base in names.bases.items():
+            yield from (os.path.join(base, each) for each in list_references([values], [field]))
     if not names.bases:
         yield from (os.path.join(names.base, each) for each in references_of(rows, {}))
 
@@ -225,52 +220,88 @@ def _find_stems(search: Search, rows: Rows, fields: Sequence[str]) -> FoundFiles
     names = fields or [
         name for name in dict.fromkeys(name for row in rows for name in row) if name.lower() not in _LABEL_FIELDS
     ]
-    best: FoundFiles | None = None
-    folders: list[list[tuple[str, Stems]]] | None = None
+    values: dict[str, list[str]] = {}
+    shares: dict[str, float] = {}
     for name in names:
-        values = [str(row[name]) for row in rows if _is_name(row.get(name))]
-        share = 0.0 if fields else _FILE_FIELD_SHARE if _is_file_field_name(name) else _STEM_SHARE
-        if len(values) < share * len(rows) or len(set(values)) * _MAX_ROWS_PER_FILE < len(values):
-            continue
-        folders = _stem_folders(search) if folders is None else folders
-        bases, count, stems = _best_stems(search, folders, values)
-        is_fitting = count and sum(len(stems.find_all(each)) == 1 for each in values) >= share * len(rows)
-        if is_fitting and (best is None or count > best.named):
-            names_of = FileNames(bases[0], {name: bases[0]}, stems={name: stems})
-            best = FoundFiles(names_of, count, bases[1:] and bases, len(stems))
-    return best
+        found = [str(row[name]) for row in rows if _is_name(row.get(name))]
+        shares[name] = 0.0 if fields else _FILE_FIELD_SHARE if _is_file_field_name(name) else _STEM_SHARE
+        if found and len(found) >= shares[name] * len(rows) and len(set(found)) * _MAX_ROWS_PER_FILE >= len(found):
+            values[name] = found
+    folders = _stem_folders(search, (each for found in values.values() for each in found)) if values else []
+    best: tuple[str, _BestFolder] | None = None
+    for name, found in values.items():
+        folder = _best_folder(folders, found)
+        named_rows = sum(len(folder.stems.find_all(each)) == 1 for each in found) if folder else 0
+        is_fitting = folder is not None and named_rows >= shares[name] * len(rows)
+        if folder is not None and is_fitting and (best is None or folder.named > best[1].named):
+            best = name, folder
+    if best is None:
+        return None
+    name, folder = best
+    stems = Stems(folder.media())
+    base = folder.paths[0]
+    names_of = FileNames(base, {name: base}, stems={name: stems})
+    return FoundFiles(names_of, folder.named, folder.paths[1:] and folder.paths, len(stems))
 
 
-def _stem_folders(search: Search) -> list[list[tuple[str, Stems]]]:
-    """For each folder where the search starts: (folder, media) for it with all folders below, and for each alone."""
+class _StemFolder(NamedTuple):
+    """`stems`: of the media that have one of the probed names. `media` lists all, relative to `path`."""
+
+    path: str
+    stems: Stems
+    media: Callable[[], list[str]]
+
+
+class _BestFolder(NamedTuple):
+    """`paths`: the folder with the most names of one file each; several: none is better. `named`: how many names."""
+
+    paths: tuple[str, ...]
+    named: int
+    stems: Stems
+    media: Callable[[], list[str]]
+
+
+def _stem_folders(search: Search, names: Iterable[str]) -> list[list[_StemFolder]]:
+    """For each folder where the search starts: it with all folders below, and each of these alone.
+
+    `names`: those that are probed. A folder may hold millions of others.
+    """
+    wanted = {spelling(name.replace("\\", "/")).strip().rpartition("/")[2] for name in names}
     found = []
     for start in search.starts:
         if not is_below(search.limit, f"{source_files.absolute(start)}/"):
             continue
-        by_folder = list_media(start, search.depth)
-        below = Stems(os.path.join(folder, name) for folder, names in by_folder.items() for name in names)
-        alone = [(os.path.join(start, folder), Stems(names)) for folder, names in by_folder.items() if folder and names]
-        found.append([(start, below), *alone])
+        by_folder = dict(iter_folders(start, search.depth))
+        probed = {
+            folder: [name for name in files if spelling(strip_extension(name)) in wanted and media_type_of(name)]
+            for folder, files in by_folder.items()
+        }
+        whole = Stems(os.path.join(folder, name) for folder, files in probed.items() for name in files)
+        alone = [
+            _StemFolder(os.path.join(start, folder), Stems(files), partial(_media_of, {"": by_folder[folder]}))
+            for folder, files in probed.items()
+            if folder and files
+        ]
+        found.append([_StemFolder(start, whole, partial(_media_of, by_folder)), *alone])
     return found
 
 
-def _best_stems(
-    search: Search, folders: Sequence[Sequence[tuple[str, Stems]]], names: Sequence[str]
-) -> tuple[tuple[str, ...], int, Stems]:
-    """(the folder with the most names of one file each, how many different ones these are, its media).
+def _media_of(by_folder: Mapping[str, Sequence[str]]) -> list[str]:
+    return [os.path.join(folder, name) for folder, names in by_folder.items() for name in names if media_type_of(name)]
 
-    Several folders: none is better than the others.
-    """
+
+def _best_folder(folders: Sequence[Sequence[_StemFolder]], names: Sequence[str]) -> _BestFolder | None:
+    """The folder with most of these names; None if no folder has one."""
     different = set(names)
-    best: tuple[tuple[str, ...], int, Stems] = (search.folder,), 0, Stems(())
+    best: _BestFolder | None = None
     for candidates in folders:
-        counts = [sum(len(stems.find_all(name)) == 1 for name in different) for _, stems in candidates]
+        counts = [sum(len(each.stems.find_all(name)) == 1 for name in different) for each in candidates]
         most = max(counts)
         fitting = [each for each, count in zip(candidates, counts, strict=True) if count == most]
-        if most > best[1]:
-            best_folders = tuple(folder for folder, _ in fitting)
+        if most > (best.named if best else 0):
+            paths = tuple(each.path for each in fitting)
             is_whole = fitting[0] is candidates[0]
-            best = best_folders[:1] if is_whole else best_folders, most, fitting[0][1]
+            best = _BestFolder(paths[:1] if is_whole else paths, most, fitting[0].stems, fitting[0].media)
     return best
 
 
@@ -301,40 +332,28 @@ def _is_name(value: Any) -> bool:
 
 def list_media(folder: str, depth: int = 1) -> dict[str, list[str]]:
     """The names of media files in a folder (under "") and in each of the folders below it, sorted."""
-    found: dict[str, list[str]] = {}
+    return {below: [name for name in files if media_type_of(name)] for below, files in iter_folders(folder, depth)}
+
+
+def iter_folders(start: str, depth: int) -> Iterator[tuple[str, list[str]]]:
+    """Yield (path below `start`, names of files, sorted) of a folder and those below it, level by level."""
     level = [""]
     for _ in range(depth + 1):
-        found |= {each: _media_names(os.path.join(folder, each)) for each in level}
-        below = (
-            os.path.join(each, os.path.basename(one))
-            for each in level
-            for one in subfolders(os.path.join(folder, each))
-        )
-        level = list(below)[:_MAX_FOLDERS]
-    return found
-
-
-def _media_names(folder: str) -> list[str]:
-    try:
-        with source_files.scan(folder or ".") as entries:
-            return sorted(
-                entry.name
-                for entry in entries
-                if not entry.name.startswith(".") and media_type_of(entry.name) and entry.is_file()
-            )
-    except OSError:
-        return []  # opening the table reports the error
+        below = list[str]()
+        for folder in level:
+            names = _scan(os.path.join(start, folder), start)
+            yield folder, names.files
+            below += [os.path.join(folder, name) for name in names.folders]
+        level = below[:_MAX_FOLDERS]
 
 
 def subfolders(folder: str) -> list[str]:
     """The folders in a folder, sorted, without hidden ones and links that lead out of it."""
+    return [os.path.join(folder, name) for name in _scan(folder, folder).folders][:_MAX_FOLDERS]
+
+
+def _scan(folder: str, root: str) -> FolderNames:
     try:
-        with source_files.scan(folder or ".") as entries:
-            found = [
-                os.path.join(folder, entry.name)
-                for entry in entries
-                if not entry.name.startswith(".") and entry.is_dir() and not is_link_outside(entry, folder or ".")
-            ]
+        return scan_folder(folder or ".", root or ".")
     except OSError:
-        return []  # opening the source reports the error
-    return sorted(found)[:_MAX_FOLDERS]
+        return FolderNames([], [], 0)  # opening the table reports the error

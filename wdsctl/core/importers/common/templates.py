@@ -24,6 +24,7 @@ _MAX_PROBED_ROWS = 5  # rows whose values are looked for in the names of files
 _MAX_PROBED_COLUMNS = 50
 _MAX_PROBED_NAMES = 20  # files per row that are taken apart
 _MAX_READINGS = 256  # templates per file: a number may be the value of several columns
+_MAX_DIGITS = 100  # of a number: Python refuses to parse thousands
 _MIN_SHARE = 0.25  # of the rows must name a file by a template that is worth a hint
 
 
@@ -120,11 +121,12 @@ def find_templates(rows: Sequence[Mapping[str, Any]], paths: Iterable[str]) -> l
     """
     known = list(paths)
     endings = {path[len(strip_extension(path)) :] for path in known}
-    stems = {strip_extension(path) for path in known}
+    stems = dict.fromkeys(strip_extension(path) for path in known)
+    by_number = _stems_by_number(stems)
     candidates = dict.fromkeys(
         text
         for row in islice(rows, _MAX_PROBED_ROWS)
-        for text in islice(_templates_of(row, stems), _MAX_PROBED_NAMES * _MAX_READINGS)
+        for text in islice(_templates_of(row, stems, by_number), _MAX_PROBED_NAMES * _MAX_READINGS)
     )
     found = []
     for text in candidates:
@@ -153,16 +155,31 @@ def _try_fill(template: Template, row: Mapping[str, Any]) -> str:
         return ""
 
 
-def _templates_of(row: Mapping[str, Any], stems: Iterable[str]) -> Iterator[str]:
+def _stems_by_number(stems: Iterable[str]) -> dict[int, list[str]]:
+    """Number -> some of the names that have it, with any number of leading zeros."""
+    found: dict[int, list[str]] = {}
+    for stem in stems:
+        for digits in _DIGITS.findall(stem):
+            names = found.setdefault(int(digits[:_MAX_DIGITS]), [])
+            if len(names) < _MAX_PROBED_NAMES:
+                names.append(stem)
+    return found
+
+
+def _templates_of(
+    row: Mapping[str, Any], stems: Iterable[str], by_number: Mapping[int, Sequence[str]]
+) -> Iterator[str]:
     """Yield templates that make one of these names of the row's values."""
     short = ((name, value) for name, value in row.items() if _is_short(value))
     texts = {name: _format(name, value, 0, row, "") for name, value in islice(short, _MAX_PROBED_COLUMNS)}
     texts = {name: text for name, text in texts.items() if text}
     long = {name: text for name, text in texts.items() if not text.isdigit()}
-    numbers = {name: int(text) for name, text in texts.items() if text.isascii() and text.isdigit()}
+    digits = {name: text for name, text in texts.items() if text.isascii() and text.isdigit()}
+    numbers = {name: int(text) for name, text in digits.items() if len(text) <= _MAX_DIGITS}
     # Longer values are rarer: a file that has one of them is likelier to be that of the row.
     for name, text in sorted(texts.items(), key=lambda each: -len(each[1])):
-        for stem in islice((stem for stem in stems if text in stem), _MAX_PROBED_NAMES):
+        names = by_number.get(numbers[name], ()) if name in numbers else (stem for stem in stems if text in stem)
+        for stem in islice(names, _MAX_PROBED_NAMES):
             yield from _read_name(stem, {**long, name: text}, numbers)
             yield from _read_name(stem, {name: text}, numbers)
             yield from _read_name(stem, long, numbers)
@@ -208,4 +225,7 @@ def _columns_of(digits: str, numbers: Mapping[str, int]) -> list[str]:
     is_padded = len(digits) > 1 and digits.startswith("0")
     width = f":0{len(digits)}" if is_padded or len(digits) > 1 else ""
     plain = [f"{{{name}}}" for name, number in numbers.items() if not is_padded and str(number) == digits]
-    return [*plain, *(f"{{{name}{width}}}" for name, number in numbers.items() if width and int(digits) == number)]
+    return [
+        *plain,
+        *(f"{{{name}{width}}}" for name, number in numbers.items() if width and int(digits[:_MAX_DIGITS]) == number),
+    ]

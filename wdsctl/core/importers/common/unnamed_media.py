@@ -11,12 +11,14 @@ from wdsctl.core.errors import InputError, UsageError
 from wdsctl.core.importers.common.commands import repeat_command
 from wdsctl.core.importers.common.conversations import has_conversations
 from wdsctl.core.importers.common.files import PROBED_ROWS, find_media_fields
+from wdsctl.core.importers.common.folder_files import media_type_of
 from wdsctl.core.importers.common.named_files import (
+    MAX_DEPTH,
     FoundFiles,
     Rows,
     Search,
     find_files,
-    list_media,
+    iter_folders,
     may_name_files,
     references_of,
 )
@@ -94,8 +96,8 @@ def find_sure_template(root: str, rows: Rows) -> str:
 
 def media_below(folder: str) -> list[str]:
     """The paths of some media in a folder and below it."""
-    paths = (os.path.join(folder, below, name) for below, names in list_media(folder, 3).items() for name in names)
-    return list(islice(paths, _MAX_MEDIA))
+    paths = (os.path.join(folder, below, name) for below, names in iter_folders(folder, MAX_DEPTH) for name in names)
+    return list(islice(filter(media_type_of, paths), _MAX_MEDIA))
 
 
 def _fitting_templates(rows: Rows, search: Search, media: Sequence[str]) -> list[FoundTemplate]:
