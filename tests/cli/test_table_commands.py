@@ -75,3 +75,24 @@ def test_command_that_allows_folder_works_as_printed(
     for name, options in (("whole", ["raw"]), ("wide", [f"raw/{table}", "-O", "base=raw"])):
         assert wdsctl("prepare", options[0], name, "--no-input", *options[1:]).code == 0
         assert read_shards(tmp_path / name) == read_shards(tmp_path / "out")
+
+
+@pytest.mark.parametrize("source", ["raw", "raw/meta/t.csv"])
+def test_command_that_names_columns_works_as_printed(
+    wdsctl: Wdsctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "1000")
+    files = {f"pictures/{i}.jpg": b"\xff\xd8\xff\xe0 %d" % i for i in range(4)}
+    rows = "".join(f"{i}.jpg,a cat {i}\n" for i in range(4))
+    a_folder(tmp_path / "raw", {"meta/t.csv": rows.encode(), **files})
+    options = [] if source == "raw" else ["--option=base=raw"]
+
+    refused = wdsctl("prepare", *options, source, "out", "--no-input")
+
+    command, *_ = commands_in(refused.stderr)
+    assert (refused.code, "WDS243" in refused.stderr) == (3, True)
+    assert wdsctl(*command).code == 0
+    assert {parts["jpg"]: parts["json"] for parts in read_shards(tmp_path / "out").values()} == {
+        data: b'{"text":"a cat %d"}' % i for i, data in enumerate(files.values())
+    }

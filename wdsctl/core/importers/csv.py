@@ -17,7 +17,6 @@ from functools import partial
 from itertools import islice
 from typing import Any, BinaryIO, Literal, NamedTuple
 
-from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.dataset.shard_names import UNPACK_COMMANDS
 from wdsctl.core.errors import DatasetError, InputError, UsageError, WdsctlError, translate_os_errors
 from wdsctl.core.file_limits import long_line_error, scale_limit
@@ -28,6 +27,7 @@ from wdsctl.core.importers.common.cell_types import (
     infer_cell_types,
     parse_cell_types,
 )
+from wdsctl.core.importers.common.commands import repeat_command
 from wdsctl.core.importers.common.compressed import open_text_file, strip_compression
 from wdsctl.core.importers.common.description import make_table_source
 from wdsctl.core.importers.common.files import PROBED_ROWS, exported_file_path, is_media_path, is_text_part
@@ -45,7 +45,6 @@ from wdsctl.core.importers.common.text import (
 )
 from wdsctl.core.importers.common.values import check_format_options, parse_choice_option, parse_list_option
 from wdsctl.core.importers.protocol import FormatMatch, Options, Source
-from wdsctl.core.invocation import current_invocation
 from wdsctl.core.samples.naming import KEY_COLUMN
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message, pluralize
@@ -470,9 +469,8 @@ def _no_header_error(path: str, cells: list[str], options: Options, named: str =
     texts = [i for i, cell in enumerate(cells) if i not in files and " " in cell]
     if len(texts) == 1:
         names[texts[0]] = "text"
-    verb = current_invocation("convert", ())[0]
-    others = [word for name, value in options.items() for word in ("-O", f"{name}={value}")]
-    command = shell_command(verb, path, "DEST", *others, "-O", f"columns={','.join(names)}")
+    others = {name: value for name, value in options.items() if name not in (CELL_TYPES, "key")}
+    command = repeat_command(path, path, {**others, "columns": ",".join(names)}, keeps_folder=True)
     shown = path_for_message(", ".join(cells))[:80]
     return InputError(
         f"the table has no header: its first row is data ({shown})",

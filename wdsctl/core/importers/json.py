@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.errors import InputError, WdsctlError
+from wdsctl.core.importers.common.commands import repeat_command
 from wdsctl.core.importers.common.conversations import has_conversations
 from wdsctl.core.importers.common.description import make_table_source
 from wdsctl.core.importers.common.folder_files import is_document
@@ -30,7 +30,6 @@ from wdsctl.core.importers.common.tables import (
 from wdsctl.core.importers.common.text import read_text_head
 from wdsctl.core.importers.common.values import check_format_options, read_head
 from wdsctl.core.importers.protocol import FieldUse, FormatMatch, Options, Source
-from wdsctl.core.invocation import current_invocation
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message
 
@@ -115,8 +114,7 @@ def _other_members(table: JsonTable) -> list[FieldUse]:
     found = find_lists(table.path)
     lists = [name for name, is_list in found.items() if is_list]
     if len(lists) > 1 and not table.member:
-        verb = current_invocation("convert", ())[0]
-        commands = [shell_command(verb, table.path, "DEST", "-O", f"rows={name}") for name in lists[:5]]
+        commands = [repeat_command(table.path, table.path, {"rows": name}, keeps_folder=True) for name in lists[:5]]
         raise InputError(
             f"the object has several lists of objects: {', '.join(map(path_for_message, lists[:5]))}",
             hint=f"name one: {', or '.join(commands)}",

@@ -10,28 +10,37 @@ from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.invocation import current_invocation
 from wdsctl.core.urls import is_url, redact_secrets
 
-_OPTION_FLAGS = ("-O", "--option")
+_OPTION = re.compile("-O=?|--option(=|$)")
 _PYTHON_ARGUMENT = re.compile("[a-z_]+=")  # what the record of a call from Python has in the place of options
 
 
-def repeat_command(source: str, path: str, options: Mapping[str, str], *flags: str, without: Sequence[str] = ()) -> str:
+def repeat_command(
+    source: str,
+    path: str,
+    options: Mapping[str, str],
+    *flags: str,
+    without: Sequence[str] = (),
+    keeps_folder: bool = False,
+) -> str:
     """The command line with `path` in the place of `source`, or of a folder above `path`, with further options.
 
-    `without`: options of the format that the command leaves out. If the words of the command are unknown, such as in a
+    `without`: options of the format that the command leaves out. `keeps_folder`: leave a folder above `path` in the
+    command, whose other files the rows may name. If the words of the command are unknown, such as in a
     worker, it has `DEST`.
     """
     invocation = current_invocation("convert", ())
     words, found = list[str](), False
     given = iter(invocation.arguments)
     for word in given:
-        if word in _OPTION_FLAGS:
-            value = next(given, "")
+        if option := _OPTION.match(word):
+            value = word[option.end() :] or next(given, "")
             if value.partition("=")[0] not in (*options, *without):
-                words += [word, value]
+                words += ["-O", value]
         elif not _PYTHON_ARGUMENT.match(word):
             is_source = not found and (_is_same(word, source) or _is_folder_of(word, path))
             found = found or is_source
-            words.append(_place_at(word, path) if is_source else word)
+            keeps = not is_source or (keeps_folder and not _is_same(word, path))
+            words.append(word if keeps else _place_at(word, path))
     if not found:
         words = [redact_secrets(path), "DEST"]
     pairs = (word for name, value in options.items() for word in ("-O", f"{name}={value}"))
