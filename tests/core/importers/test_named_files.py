@@ -139,6 +139,20 @@ def test_columns_have_folders_of_their_own(tmp_path: Path) -> None:
         }
 
 
+def test_columns_that_name_different_files_are_refused_with_command_for_each(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [{"rank": 3 - i, "number": i, "caption": f"a cat {i}"} for i in range(4)]
+    root = a_folder(tmp_path, {**{f"{i}.jpg": picture(i) for i in range(4)}, "t.csv": encode_table(rows, "csv")})
+
+    for source in (root, f"{root}/t.csv"):
+        error = open_error(source)
+        assert "several columns name files: rank, number" in error.message
+        assert commands_of(error) == [{"files": "rank"}, {"files": "number"}]
+        assert pairs_of(read_samples(source, {"files": "number"})) == {picture(i): f"a cat {i}" for i in range(4)}
+    named = [row | {"id": row["number"]} for row in rows]
+    (tmp_path / "t.csv").write_bytes(encode_table(named, "csv"))
+    assert pairs_of(read_samples(root)) == {picture(i): f"a cat {i}" for i in range(4)}
+
+
 def test_half_of_the_files_missing_fails_their_rows_alone(tmp_path: Path) -> None:
     for value in ("{}.jpg", "{}"):
         rows = [{"image": value.format(i), "caption": f"a cat {i}"} for i in range(10, 20)]

@@ -86,13 +86,15 @@ class Search(NamedTuple):
 class FoundFiles(NamedTuple):
     """How rows name files. `named`: how many files the first rows name. `rivals`: folders that are equally good.
 
-    `files`: how many media there are, if the rows name them without endings; else 0.
+    `files`: how many media there are, if the rows name them without endings; else 0. `rival_fields`: fields by which
+    the rows name as many files, but others.
     """
 
     names: FileNames
     named: int = 0
     rivals: tuple[str, ...] = ()
     files: int = 0
+    rival_fields: tuple[str, ...] = ()
 
 
 def find_files(search: Search, rows: Rows, options: Options) -> FoundFiles:
@@ -228,20 +230,22 @@ def _find_stems(search: Search, rows: Rows, fields: Sequence[str]) -> FoundFiles
         if found and len(found) >= shares[name] * len(rows) and len(set(found)) * _MAX_ROWS_PER_FILE >= len(found):
             values[name] = found
     folders = _stem_folders(search, (each for found in values.values() for each in found)) if values else []
-    best: tuple[str, _BestFolder] | None = None
+    fitting: dict[str, _BestFolder] = {}
     for name, found in values.items():
         folder = _best_folder(folders, found)
         named_rows = sum(len(folder.stems.find_all(each)) == 1 for each in found) if folder else 0
-        is_fitting = folder is not None and named_rows >= shares[name] * len(rows)
-        if folder is not None and is_fitting and (best is None or folder.named > best[1].named):
-            best = name, folder
-    if best is None:
+        if folder is not None and named_rows >= shares[name] * len(rows):
+            fitting[name] = folder
+    most = max((folder.named for folder in fitting.values()), default=0)
+    best = [name for name, folder in fitting.items() if folder.named == most]
+    best = [name for name in best if _is_file_field_name(name)] or [name for name in best if name == "id"] or best
+    if not best:
         return None
-    name, folder = best
-    stems = Stems(folder.media())
-    base = folder.paths[0]
-    names_of = FileNames(base, {name: base}, stems={name: stems})
-    return FoundFiles(names_of, folder.named, folder.paths[1:] and folder.paths, len(stems))
+    folder = fitting[best[0]]
+    base, stems = folder.paths[0], Stems(folder.media())
+    names_of = FileNames(base, {best[0]: base}, stems={best[0]: stems})
+    rival_fields = tuple(best) if any(values[name] != values[best[0]] for name in best) else ()
+    return FoundFiles(names_of, most, folder.paths[1:] and folder.paths, len(stems), rival_fields)
 
 
 class _StemFolder(NamedTuple):
@@ -266,14 +270,14 @@ def _stem_folders(search: Search, names: Iterable[str]) -> list[list[_StemFolder
 
     `names`: those that are probed. A folder may hold millions of others.
     """
-    wanted = {spelling(name.replace("\\", "/")).strip().rpartition("/")[2] for name in names}
+    probed_names = {spelling(name.replace("\\", "/")).strip().rpartition("/")[2] for name in names}
     found = []
     for start in search.starts:
         if not is_below(search.limit, f"{source_files.absolute(start)}/"):
             continue
         by_folder = dict(iter_folders(start, search.depth))
         probed = {
-            folder: [name for name in files if spelling(strip_extension(name)) in wanted and media_type_of(name)]
+            folder: [name for name in files if spelling(strip_extension(name)) in probed_names and media_type_of(name)]
             for folder, files in by_folder.items()
         }
         whole = Stems(os.path.join(folder, name) for folder, files in probed.items() for name in files)

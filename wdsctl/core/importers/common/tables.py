@@ -65,6 +65,7 @@ TABLE_EXTENSIONS = (*_TEXT_TABLES, *_COMPRESSED_TABLES, ".parquet", ".pq")
 _MAX_TABLES = 50  # files of one format in one folder; more are data, such as a JSON file per picture
 _MAX_FOLDERS = 1_000  # subfolders that are searched for tables
 _MAX_COUNTED_FILES = 10_000
+_MAX_RIVALS = 5  # commands in a hint
 _MAX_JOINED_TABLES = 5  # whose columns are compared with the names of media
 
 #: `-00000-of-00042`, or four digits and more: `train_10` may be a tenth of `train`, and not its tenth file.
@@ -325,12 +326,15 @@ def _search(root: str, path: str, options: Options) -> Search:
 
 
 def _check_base(table: Table) -> None:
-    """Raise UsageError if two folders have the files that a table names."""
-    rivals = table.found.rivals
-    if rivals:
-        commands = [repeat_command(table.path, table.path, {"base": each}) for each in rivals[:5]]
+    """Raise UsageError if two folders have the files that a table names, or two of its fields name different ones."""
+    folders, fields = table.found.rivals[:_MAX_RIVALS], table.found.rival_fields[:_MAX_RIVALS]
+    if folders or fields:
+        options = [{"base": each} for each in folders] or [{"files": each} for each in fields]
+        commands = [repeat_command(table.path, table.path, each, keeps_folder=True) for each in options]
         raise UsageError(
-            f"several folders have the files that the table names: {', '.join(map(path_for_message, rivals[:5]))}",
+            f"several folders have the files that the table names: {', '.join(map(path_for_message, folders))}"
+            if folders
+            else f"several columns name files: {', '.join(map(path_for_message, fields))}",
             hint=f"name the right one: {', or '.join(commands)}",
             where=path_for_message(table.path),
         )
