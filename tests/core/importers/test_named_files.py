@@ -280,7 +280,8 @@ def test_template_over_columns_is_preferred_to_folders_of_classes(tmp_path: Path
 
 
 def test_template_fails_only_rows_that_it_does_not_fit(tmp_path: Path) -> None:
-    rows = [{"id": "a", "n": 1}, {"id": "b", "n": "second"}, {"id": "c", "n": ""}, {"id": "d/../d", "n": 4}]
+    rows: list[dict[str, Any]] = [{"id": "a", "n": 1}, {"id": "b", "n": "second"}, {"id": "c", "n": ""}]
+    rows.append({"id": "d/../d", "n": 4})
     files = {f"{name}_{n:02}.jpg": name.encode() for name, n in (("a", 1), ("b", 2), ("c", 3), ("d", 4))}
     root = a_folder(tmp_path, {**files, "t.jsonl": encode_table(rows, "jsonl")})
     options = {"files": "{id}_{n:02}.jpg"}

@@ -222,6 +222,16 @@ def test_compressed_jsonl_needs_destination(tmp_path: Path, name: str) -> None:
         assert caught.value.hint == f"`wdsctl prepare {source} DEST`"
 
 
+def test_jsonl_that_names_media_needs_destination_or_stays_without_them(tmp_path: Path) -> None:
+    root = a_folder(tmp_path / "raw", {"a.jsonl": b'{"image": "x/0.jpg", "text": "a"}\n', "deep/x/0.jpg": b"x"})
+
+    with pytest.raises(UsageError, match="missing DEST") as caught:
+        prepare(f"{root}/a.jsonl")
+
+    assert f"in place, without the media: `wdsctl prepare {root}/a.jsonl --from shards`" in caught.value.hint
+    prepare(f"{root}/a.jsonl", None, PrepareRequest(from_format="shards", take_unsure=True))
+
+
 def test_json_per_image_is_recognised_as_raw_files(tmp_path: Path) -> None:
     files = {f"{i}.{name}": b'{"a": 1}\n' for i in range(3) for name in ("jpg", "json")}
 

@@ -84,13 +84,18 @@ def conversion_request(form: SourceFormat, request: PrepareRequest) -> ConvertRe
     )
 
 
-def missing_dest_error(source: str, what: str, jsonl: str = "") -> UsageError:
-    """Build the error of a source that needs DEST. `jsonl`: a JSONL file among the raw files, which may be meant."""
+def missing_dest_error(source: str, what: str, jsonl: str = "", *, may_stay: bool = False) -> UsageError:
+    """Build the error of a source that needs DEST. `jsonl`: a JSONL file among the raw files, which may be meant.
+
+    `may_stay`: the source is JSONL whose lines could also be used in place.
+    """
+    in_place = shell_command("prepare", source, "--from", IN_PLACE)
     alone = f"; or prepare the JSONL alone: {shell_command('prepare', os.path.join(source, jsonl))}" if jsonl else ""
     return UsageError(
         f"missing DEST: wdsctl copies {what} into shards in a separate folder",
         where=source,
-        hint=f"{shell_command('prepare', source, 'DEST')}{alone}",
+        hint=f"{shell_command('prepare', source, 'DEST')}{alone}"
+        f"{f'; or use the lines in place, without the media: {in_place}' if may_stay else ''}",
     )
 
 

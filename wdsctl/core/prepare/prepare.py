@@ -20,6 +20,7 @@ from wdsctl.core.dataset.polylithic import is_polylithic, read_polylithic_folder
 from wdsctl.core.dataset.raw_folder import ALTERNATIVE_SEPARATOR, RawListing
 from wdsctl.core.dataset.remote_lock import hold_remote_marker
 from wdsctl.core.dataset.root_spec import RootSpec, parse_root_spec
+from wdsctl.core.dataset.shard_names import is_jsonl_name
 from wdsctl.core.errors import DatasetError
 from wdsctl.core.files import make_folder
 from wdsctl.core.importers.splits.folders import split_folder_findings
@@ -280,7 +281,8 @@ def _prepare_from_format(
     A run that was killed after the first step does the second one when it is repeated.
     """
     if dest is None:
-        raise missing_dest_error(source, f"the samples of {form.name} ({form.reason})")
+        may_stay = form.name == "jsonl" and is_jsonl_name(source)
+        raise missing_dest_error(source, f"the samples of {form.name} ({form.reason})", may_stay=may_stay)
     check_media_options(dest, request)
     check_fields_of_format(source, form, request)
     conversion = convert([source], dest, conversion_request(form, request), progress=progress)
