@@ -42,6 +42,7 @@ from wdsctl.core.yaml_files.document import parse_yaml
 _MAX_LABEL_BYTES = 16 << 20
 _MAX_YAML_BYTES = 1 << 20
 _PROBED_LABELS = 5
+_MAX_WRAPPERS = 3
 _ROW = re.compile(rb"\s*\d+(\.0*)?(\s+[-+0-9.eE]+){4,}\s*")
 _NAME_FILES = ("data.yaml", "data.yml", "dataset.yaml", "dataset.yml", "classes.txt", "obj.names")
 _SPLIT_KEYS = ("train", "val", "test")
@@ -56,8 +57,8 @@ class YoloImporter:
     about = "YOLO boxes, polygons or keypoints: a text file for each image"
 
     def recognise(self, path: str) -> FormatMatch | None:
-        root = _root_of(path)
         try:
+            root = _root_of(path)
             folders = _label_folders(root)
             if not folders:
                 return None
@@ -68,7 +69,7 @@ class YoloImporter:
                 if rows and all(map(_ROW.fullmatch, rows[: len(rows) - 1] or rows)):
                     shown = path_for_message(os.path.relpath(os.path.join(folder, names[0]), root))
                     # A file named data.yaml might be a blend file, too: the labels beside it say that it is not.
-                    score = 0.9 if root == path else 0.95
+                    score = 0.9 if source_files.is_folder(path) else 0.95
                     return FormatMatch(score, f"{shown} has rows of a class and a box")
                 if rows:
                     return None
@@ -143,13 +144,16 @@ class _YoloFolder:
     def _label_of(self, path: str) -> str:
         """The label file of an image: in `labels` for an image in `images`, or else beside it; empty if none."""
         stem = strip_extension(path)
-        folders = stem.split("/")
-        if "images" in folders[:-1]:
-            at = len(folders) - 2 - folders[-2::-1].index("images")
-            label = "/".join([*folders[:at], "labels", *folders[at + 1 :]]) + ".txt"
-        else:
-            label = f"{stem}.txt"
-        return label if label in self.files.paths else ""
+        *folders, name = stem.split("/")
+        places = [at for at, folder in enumerate(folders) if folder == "images"]
+        # The last `images` counts; `images/images` of an unpacked zip may be beside `labels/labels`.
+        for replaced in [{at} for at in reversed(places)] + [set(places)]:
+            label = "/".join(
+                [*("labels" if at in replaced else each for at, each in enumerate(folders)), f"{name}.txt"]
+            )
+            if label in self.files.paths and (replaced or not places):
+                return label
+        return ""
 
     def _splits_by_list(self) -> dict[str, str]:
         """Image -> split, from the lists that data.yaml names, and train.txt, val.txt and test.txt."""
@@ -357,10 +361,19 @@ class _YoloFolder:
 
 
 def _root_of(path: str) -> str:
-    """The folder of the dataset: the path itself, or the folder of its data.yaml."""
-    return (
-        os.path.dirname(path) or "." if os.path.basename(path) in _NAME_FILES and source_files.is_file(path) else path
-    )
+    """The folder of the dataset: the folder of its data.yaml, or the path itself, or a lone folder in it.
+
+    Raises OSError, and errors of listing folders.
+    """
+    if os.path.basename(path) in _NAME_FILES and source_files.is_file(path):
+        return os.path.dirname(path) or "."
+    root = path
+    for _ in range(_MAX_WRAPPERS if source_files.is_folder(path) else 0):
+        names = list_folder(root, path)
+        if names.files or len(names.folders) != 1 or split_of_folder(names.folders[0]):
+            break
+        root = os.path.join(root, names.folders[0])
+    return root
 
 
 def _label_folders(root: str) -> list[str]:
