@@ -26,12 +26,14 @@ import numpy as np
 from wdsctl.core.dataset.config import DatasetConfig
 from wdsctl.core.errors import DatasetError, Finding, InputError, WdsctlError
 from wdsctl.core.importers.annotations.coco_files import (
+    FILE_NAME_FIELD,
     ID_TYPES,
     AnnotationFile,
     find_annotation_files,
     find_segments_folder,
     list_image_folders,
     name_group,
+    with_file_name,
 )
 from wdsctl.core.importers.common.files import extension_of_name, find_base, make_file_part
 from wdsctl.core.importers.common.folder_files import (
@@ -47,7 +49,6 @@ from wdsctl.core.importers.protocol import FieldUse, FilePart, FormatMatch, Opti
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message, pluralize
 
-_FILE_NAME_FIELD = "file_name"
 _PROBED_IMAGES = 100  # images whose files locate the image folder
 _OUTSIDE_PIXELS = 1.0  # tools round boxes to whole pixels
 _SEGMENTS_PART = "seg.png"
@@ -85,7 +86,7 @@ class CocoImporter:
         rows = _ImageRows(files, skip_orphans=skip_orphans, allowed=options.get("base", ""))
         return make_row_source(
             rows,
-            RowMapping.from_options(options, media=(_FILE_NAME_FIELD,), key=":stem"),
+            RowMapping.from_options(options, media=(FILE_NAME_FIELD,), key=":stem"),
             rows.split_names,
             has_file_references=True,
             describe=lambda: rows.describe(path),
@@ -158,12 +159,9 @@ class _ImageRows:
 
     def _first_files(self, file: AnnotationFile) -> list[str]:
         """The file names of the first 100 images."""
-        records = (file.json.parse(*span) for span in file.images[:_PROBED_IMAGES])
-        return [
-            record[_FILE_NAME_FIELD]
-            for record in records
-            if isinstance(record, dict) and isinstance(record.get(_FILE_NAME_FIELD), str)
-        ]
+        found = (file.json.parse(*span) for span in file.images[:_PROBED_IMAGES])
+        records = [with_file_name(record) for record in found if isinstance(record, dict)]
+        return [record[FILE_NAME_FIELD] for record in records if isinstance(record.get(FILE_NAME_FIELD), str)]
 
     def _index_groups(self) -> Any:
         spans: list[tuple[int, int, int]] = []
@@ -205,12 +203,12 @@ class _ImageRows:
             file = self._files[file_number]
             seen: set[Any] = set()
             for start, stop in file.images:
-                record = file.parse_object(start, stop, "id")
+                record = with_file_name(file.parse_object(start, stop, "id"))
                 if record["id"] in seen:
                     raise file.damaged_error("two images have the same id")
                 seen.add(record["id"])
                 row = rows.setdefault(record["id"], first_row + len(records))
-                name = record.get(_FILE_NAME_FIELD)
+                name = record.get(FILE_NAME_FIELD)
                 if row - first_row == len(records):
                     records.append([])
                     names[row] = name
@@ -266,9 +264,10 @@ class _ImageRows:
             record: dict[str, Any] = {}
             for file_number, *span in reversed(image.records):
                 record |= self._files[file_number].json.parse(*span)
+            record = with_file_name(record)
             fault: WdsctlError | None = None
-            if not record.get(_FILE_NAME_FIELD):
-                fault = first.damaged_error(f"image {number:,} has no {_FILE_NAME_FIELD}")
+            if not record.get(FILE_NAME_FIELD):
+                fault = first.damaged_error(f"image {number:,} has no {FILE_NAME_FIELD}")
             row = SourceRow(number, where, record, fault, group.base, group.prefix, group.split)
             yield self._with_annotations(row, self._notes[self._ends[number] : self._ends[number + 1]].tolist())
 
@@ -317,9 +316,9 @@ class _ImageRows:
             segment if category is None else {**segment, "category": category}
             for segment, category in zip(segments, categories, strict=True)
         ]
-        record["segments_file_name"] = note.get(_FILE_NAME_FIELD)
+        record["segments_file_name"] = note.get(FILE_NAME_FIELD)
         try:
-            name = str(note.get(_FILE_NAME_FIELD, ""))
+            name = str(note.get(FILE_NAME_FIELD, ""))
             part = make_file_part(_SEGMENTS_PART, find_segments_folder(file.path), name, f"{row.where}, segments")
         except WdsctlError as error:
             return row._replace(fault=row.fault or error)
@@ -439,7 +438,7 @@ class _ImageRows:
         used = {source_files.absolute(file.path) for file in self._files}
         folders: dict[str, None] = {}
         for row in self.rows(0):
-            reference = row.values.get(_FILE_NAME_FIELD)
+            reference = row.values.get(FILE_NAME_FIELD)
             base = source_files.absolute(row.base)
             folders[base] = None
             if isinstance(reference, str):

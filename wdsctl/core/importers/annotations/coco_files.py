@@ -13,6 +13,7 @@ from wdsctl.core.importers.common.values import read_head
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message
 
+FILE_NAME_FIELD = "file_name"
 _MAX_FILES = 100  # JSON files that a search looks into
 #: Types of ids. An annotation may have a category's id as 1.0 for 1, as exports of tables write it.
 ID_TYPES = int | float | str
@@ -91,8 +92,16 @@ def _looks_like_coco(file: str) -> bool:
     if not head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
         return False
     if b'"images"' in head:
-        return b'"annotations"' in head or b'"file_name"' in head
+        return b'"annotations"' in head or b'"file_name"' in head or b'"coco_url"' in head
     return b'"annotations"' in head and b'"image_id"' in head
+
+
+def with_file_name(record: dict[str, Any]) -> dict[str, Any]:
+    """The record of an image with its file name: LVIS only has the URL, which ends in the folder and name of COCO."""
+    url = record.get("coco_url")
+    if record.get(FILE_NAME_FIELD) or not isinstance(url, str):
+        return record
+    return {**record, FILE_NAME_FIELD: "/".join(url.split("?")[0].split("/")[-2:])}
 
 
 def name_group(path: str) -> str:
