@@ -407,12 +407,14 @@ def _robot_infos() -> Sequence[bytes]:
 def run_annotations(data: bytes) -> None:
     """An annotation file of each format, with one image beside it: every entry has a key, and is read or refused."""
     files = {"coco": "c/annotations/a_val.json", "voc": "v/Annotations/a.xml", "yolo": "y/labels/a.txt"}
+    files |= {"labelme": "l/images/a.json", "sa1b": "m/images/a.json", "kitti": "k/label_2/a.txt"}
+    files |= {"cvat": "w/annotations.xml", "labelstudio": "t/project.json"}
     for format_name, name in {**files, "speech": "s/a.trans.txt"}.items():
         path = os.path.join(work_folder(), name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         write_file(name, data)
         top = name.split("/")[0]
-        for image in ("val/a.png", "JPEGImages/a.png", "images/a.png", "a.wav"):
+        for image in ("val/a.png", "JPEGImages/a.png", "images/a.png", "image_2/a.png", "a.wav"):
             os.makedirs(os.path.dirname(os.path.join(work_folder(), top, image)), exist_ok=True)
             write_file(f"{top}/{image}", b"")
         _find_and_read(format_name, os.path.join(work_folder(), top))
@@ -444,6 +446,27 @@ def _annotations() -> Sequence[bytes]:
         xml + b"<ymin>1</ymin><xmax>2</xmax><ymax>2</ymax></bndbox></object></annotation>",
         b"0 0.5 0.5 0.1 0.1\n1 0 0 0.5 0.5 1 1\n",
         b"a HELLO\nb THERE\n",
+        *_tool_exports(),
+    ]
+
+
+def _tool_exports() -> Sequence[bytes]:
+    """Labels of one picture, as annotation tools and others than COCO write them."""
+    shapes = [{"label": "a", "points": [[0, 0], [2, 2]], "shape_type": "circle"}, {"label": "b", "points": [[0, 1]]}]
+    value = {"x": 1, "y": 2, "width": 3, "height": 4, "rotation": 9, "rectanglelabels": ["a"]}
+    results = [
+        {"original_width": 4, "original_height": 4, "value": value},
+        {"original_width": 4, "original_height": 4, "value": {"points": [[1, 2], [3, 4]], "polygonlabels": ["b"]}},
+        {"value": {"choices": ["c"]}},
+    ]
+    tasks = [{"data": {"image": "/data/upload/1/a.png"}, "annotations": [{"result": results}]}]
+    cvat = b"<annotations><version>1.1</version><meta></meta><image name='a.png' width='4' height='4'>"
+    return [
+        json.dumps({"shapes": shapes, "imagePath": "a.png", "imageWidth": 4, "imageHeight": 4}).encode(),
+        json.dumps({"image": {"file_name": "a.png"}, "annotations": [{"bbox": [0, 0, 1, 1], "area": 1}]}).encode(),
+        json.dumps(tasks).encode(),
+        b"Car 0 0 -1.5 1 2 3 4 1 1 3 -1 1 46 -1\n",
+        cvat + b"<box label='a' xtl='0' ytl='0' xbr='2' ybr='2'/></image></annotations>",
     ]
 
 

@@ -230,12 +230,23 @@ Row = TypeVar("Row")
 
 
 class ListedSamples(Generic[Row]):
-    """The samples of a list in memory. `make` turns a row into a sample; its errors become the sample's `fault`."""
+    """The samples of a list in memory. `make` turns a row into a sample; its errors become the sample's `fault`.
 
-    def __init__(self, files: FolderFiles, rows: Sequence[Row], make: Callable[[Row], SourceSample]) -> None:
+    `close` closes what `make` reads.
+    """
+
+    def __init__(
+        self,
+        files: FolderFiles,
+        rows: Sequence[Row],
+        make: Callable[[Row], SourceSample],
+        *,
+        close: Callable[[], None] = lambda: None,
+    ) -> None:
         self._files = files
         self._rows = rows
         self._make = make
+        self.close = close
 
     def samples(self, start: int) -> Iterator[SourceSample]:
         for sample_index in range(start, len(self._rows)):
@@ -248,9 +259,6 @@ class ListedSamples(Generic[Row]):
     def digest(self) -> bytes:
         """A digest of the names, sizes and times of all files of the folder."""
         return digest_of_folder(self._files.root, self._files.paths)
-
-    def close(self) -> None:
-        """Do nothing: no file stays open."""
 
 
 class PairedFiles(NamedTuple):

@@ -1,0 +1,149 @@
+"""CVAT for images: one XML file of pictures and their shapes, beside the pictures.
+
+`json` has `boxes` (xyxy, in pixels), `label_names`, `masks` (polygons), and the element of the picture as `annotation`,
+as CVAT wrote it: attributes of shapes, tags, points and lines are only there.
+
+Source: https://docs.cvat.ai/docs/manual/advanced/formats/format-cvat/ (version 1.1).
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from wdsctl.core.file_limits import MAX_INDEX_BYTES
+from wdsctl.core.importers.annotations.labelled import (
+    LabelFormat,
+    LabelledPicture,
+    Labels,
+    PictureIndex,
+    bounds,
+    refuse_labels,
+)
+from wdsctl.core.importers.annotations.voc import parse_xml
+from wdsctl.core.importers.common.folder_files import FolderFiles, scan_folder, split_of_folder
+from wdsctl.core.importers.common.values import read_head
+from wdsctl.core.importers.protocol import FieldUse, damaged_file_error
+from wdsctl.core.storage import source_files
+from wdsctl.core.text import path_for_message
+
+_CORNERS = ("@xtl", "@ytl", "@xbr", "@ybr")
+_AREAS = ("box", "polygon", "ellipse", "mask")
+_OTHERS = ("polyline", "points", "cuboid", "skeleton")
+
+
+def _find_files(path: str) -> list[str]:
+    """The XML files of CVAT at the top of a folder, or the file itself; relative to the folder."""
+    if source_files.is_folder(path):
+        names = [name for name in scan_folder(path, path).files if name.lower().endswith(".xml")]
+        return [name for name in names if _is_cvat(os.path.join(path, name))]
+    is_one = path.lower().endswith(".xml") and source_files.is_file(path) and _is_cvat(path)
+    return [os.path.basename(path)] if is_one else []
+
+
+def _is_cvat(path: str) -> bool:
+    head = read_head(path, 1 << 16)
+    return b"<annotations>" in head and b"<version>" in head and b"<meta>" in head
+
+
+def _find(path: str) -> str:
+    names = _find_files(path)
+    return f"{path_for_message(names[0])} has pictures and shapes of CVAT" if names else ""
+
+
+def _read(files: FolderFiles, name: str) -> Labels:
+    """Raises DatasetError WDS233 for a file that has tracks of a video instead of pictures."""
+    index = PictureIndex(files)
+    labels = [name] if name else _find_files(files.root)
+    pictures: list[LabelledPicture] = []
+    for path in labels:
+        where = path_for_message(os.path.join(files.root, path))
+        content = parse_xml(files.read(path, MAX_INDEX_BYTES), where)
+        found = _list_of(content.get("image") if isinstance(content, dict) else None)
+        if not found:
+            error = damaged_file_error("the file has no pictures, as exports of videos have not", where)
+            error.hint = "export the task from CVAT again, in the format `CVAT for images 1.1` with the pictures"
+            raise error
+        for image in found:
+            if not isinstance(image, dict):
+                refuse_labels("an image has neither a name nor shapes", where)
+            reference = str(image.get("@name", ""))
+            picture = index.find(reference) or index.find(f"images/{reference}")
+            split = split_of_folder(str(image.get("@subset", "")))
+            pictures.append(
+                LabelledPicture(picture, image, f"{where}, {path_for_message(reference)}", reference, split)
+            )
+
+    uses = (
+        FieldUse(
+            "box, polygon, ellipse, mask", "json[boxes], json[label_names], json[masks]", "boxes are xyxy in pixels"
+        ),
+        FieldUse("image", "json[annotation]", "with attributes, tags, points and lines"),
+        FieldUse("meta", "", "about the task, not about one sample"),
+    )
+    names = {_tag_of(each.label) for each in pictures}
+    has_shapes = any(kind in each.label for each in pictures for kind in (*_AREAS, *_OTHERS))
+    if has_shapes or names == {""}:
+        return Labels(pictures, _parse, labels, uses)
+    return Labels(pictures, _parse_tag, labels, uses[1:], classes=sorted(names - {""}))
+
+
+def _tag_of(image: dict[str, Any]) -> str:
+    """The first tag of a picture, which is a class of all of it."""
+    first = next(iter(_list_of(image.get("tag"))), None)
+    return str(first.get("@label", "")) if isinstance(first, dict) else ""
+
+
+def _parse_tag(image: dict[str, Any]) -> dict[str, Any]:
+    name = _tag_of(image)
+    return {**({"label_name": name} if name else {}), "annotation": image}
+
+
+def _parse(image: dict[str, Any]) -> dict[str, Any]:
+    boxes, names, masks = list[list[float]](), list[str](), list[Any]()
+    where = str(image.get("@name", ""))
+    for kind in _AREAS:
+        for shape in _list_of(image.get(kind)):
+            box, mask = _area_of(kind, shape, where)
+            boxes.append(box)
+            names.append(str(shape.get("@label", "")))
+            masks.append(mask)
+    facts: dict[str, Any] = {"boxes": boxes, "box_format": "xyxy", "label_names": names}
+    facts |= {"masks": masks} if any(masks) else {}
+    sizes = {name: image.get(f"@{name}", "") for name in ("width", "height")}
+    facts |= {name: int(value) for name, value in sizes.items() if value.isdecimal()}
+    others = sum(len(_list_of(image.get(kind))) for kind in _OTHERS)
+    return {**facts, "objects": len(boxes) + others, "annotation": image}
+
+
+def _area_of(kind: str, shape: dict[str, Any], where: str) -> tuple[list[float], list[list[float]] | None]:
+    """(box, polygons) of a shape. Raises DatasetError WDS232."""
+    try:
+        if kind == "box":
+            return [float(shape[name]) for name in _CORNERS], None
+        if kind == "ellipse":
+            x, y, rx, ry = (float(shape[name]) for name in ("@cx", "@cy", "@rx", "@ry"))
+            return [x - rx, y - ry, x + rx, y + ry], None
+        if kind == "mask":
+            left, top, width, height = (float(shape[f"@{name}"]) for name in ("left", "top", "width", "height"))
+            return [left, top, left + width, top + height], None
+        points = [[float(each) for each in pair.split(",")] for pair in shape["@points"].split(";")]
+        if not all(len(point) == 2 for point in points):
+            raise ValueError(points)
+    except (KeyError, TypeError, ValueError):
+        refuse_labels(f"a {kind} lacks a number", where)
+    return bounds(points), [[each for point in points for each in point]]
+
+
+def _list_of(value: Any) -> list[Any]:
+    """The elements of a name: `parse_xml` makes a list only of several."""
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
+IMPORTER = LabelFormat(
+    "cvat",
+    "CVAT for images: one XML file of pictures and shapes",
+    _find,
+    _read,
+    "XML file of CVAT",
+)
