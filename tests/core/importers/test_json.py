@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from tests.build import a_folder
-from tests.core.formats import open_error, read_errors, read_samples
+from tests.core.formats import describe_source, open_error, read_errors, read_samples
 from wdsctl.core import importers
 from wdsctl.core.convert.convert import convert
 from wdsctl.core.convert.request import ConvertRequest
-from wdsctl.core.errors import DatasetError, InputError
+from wdsctl.core.errors import DatasetError, InputError, WdsctlError
 from wdsctl.core.importers.json import IMPORTER
 
 FILES = {"a/1.jpg": b"one", "a/2.jpg": b"two!"}
@@ -118,12 +118,96 @@ def test_json_refuses_file_without_list_of_objects(tmp_path: Path, data: bytes) 
     assert (error.code, error.message) == ("WDS233", "the file has no list of objects")
 
 
-def test_json_refuses_mapping_of_files_with_jq_command(tmp_path: Path) -> None:
-    root = a_folder(tmp_path, {"t.json": b'{"a.jpg": "a cat", "b.jpg": "a dog"}'})
+def test_texts_named_by_their_files_are_rows(tmp_path: Path) -> None:
+    root = a_folder(tmp_path, {**FILES, "t.json": b'{"a/1.jpg": "a cat", "a/2.jpg": "a dog"}'})
 
-    error = open_error(f"{root}/t.json", form="json")
-    assert error.code == "WDS233"
-    assert "jq 'to_entries | map({file: .key, text: .value})'" in error.hint
+    expected = {
+        "a/1": {"jpg": b"one", "json": b'{"text":"a cat"}'},
+        "a/2": {"jpg": b"two!", "json": b'{"text":"a dog"}'},
+    }
+    assert read_samples(f"{root}/t.json") == expected
+    assert read_samples(root) == expected
+
+
+@pytest.mark.parametrize("path", [(), ("data",), ("a", "b")])
+def test_members_that_are_objects_are_rows_with_their_names(tmp_path: Path, path: tuple[str, ...]) -> None:
+    value: Any = {f"r{i}": {"image": f"a/{1 + i % 2}.jpg", "n": i} for i in range(200)}
+    for name in reversed(path):
+        value = {"meta": {"version": 1}, name: value}
+    root = a_folder(tmp_path, {**FILES, "t.json": json.dumps(value).encode()})
+
+    found = read_samples(f"{root}/t.json")
+
+    facts = [json.loads(parts["json"]) for parts in found.values()]
+    assert [(each["id"], each["n"]) for each in facts] == [(f"r{i}", i) for i in range(200)]
+    assert [parts["jpg"] for parts in found.values()] == [b"one", b"two!"] * 100
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [({"id": 7}, {"id": 7}), ({"id": 8}, {"member": "7", "id": 8}), ({}, {"id": "7"})],
+)
+def test_name_of_a_member_is_kept_unless_the_row_has_it(
+    tmp_path: Path, row: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    value = {"7": {**row, "n": 1}, "9": {**row, "n": 2}}
+    root = a_folder(tmp_path, {"t.json": json.dumps(value).encode()})
+
+    assert json.loads(read_samples(f"{root}/t.json")["000000000"]["json"]) == {**expected, "n": 1}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"train": {"items": ITEMS, "n": 1}, "val": {"items": ITEMS, "n": 2}},
+        {"about": {"name": "x", "items": ITEMS}, "other": {"name": "y", "items": ITEMS, "n": 1}},
+        {name: {"items": ITEMS} for name in "abc"},
+    ],
+)
+def test_members_that_hold_lists_of_rows_are_no_rows(tmp_path: Path, value: Any) -> None:
+    root = a_folder(tmp_path, {**FILES, "t.json": json.dumps(value).encode()})
+
+    with IMPORTER.open(f"{root}/t.json", {}) as source, pytest.raises(InputError) as error:
+        source.describe()  # type: ignore[attr-defined]
+
+    assert error.value.code == "WDS244"
+
+
+@pytest.mark.parametrize("value", [ITEMS, {"data": ITEMS}, {"a": ITEMS[0], "b": ITEMS[0]}])
+@pytest.mark.parametrize("place", [0, -1])
+def test_trailing_comma_is_named_with_its_line(tmp_path: Path, value: Any, place: int) -> None:
+    lines = json.dumps(value, indent=1).splitlines()
+    ends = [i for i, line in enumerate(lines[1:]) if line.strip()[0] in "]}" and not lines[i].endswith(("[", "{", ","))]
+    lines[ends[place]] += ","
+    text = "\n".join(lines).encode()
+    with pytest.raises(ValueError):  # noqa: PT011 - of json
+        json.loads(text)
+    root = a_folder(tmp_path, {**FILES, "t.json": text})
+
+    for error in (read_error(root), read_error(f"{root}/t.json")):
+        assert (error.code, error.hint) == ("WDS233", f"remove the comma in line {ends[place] + 1}")
+        assert error.where.startswith(f"{root}/t.json:{ends[place] + 1} (byte ")
+
+
+def read_error(path: str) -> WdsctlError:
+    """The error of a source, as `prepare` meets it: from recognising it to reading it."""
+    try:
+        describe_source(path)
+        read_samples(path)
+    except WdsctlError as error:
+        return error
+    raise AssertionError("it was taken")
+
+
+def test_list_in_a_file_of_lines_is_read_as_json(tmp_path: Path) -> None:
+    for name, text in (("lines", json.dumps(ITEMS, indent=1)), ("line", json.dumps(ITEMS))):
+        root = a_folder(tmp_path / name, {**FILES, "t.jsonl": text.encode()})
+
+        assert importers.best_importer(f"{root}/t.jsonl")[0].name == "json"
+        assert read_samples(f"{root}/t.jsonl") == SAMPLES
+        error = open_error(f"{root}/t.jsonl", form="jsonl")
+        assert (error.code, error.hint) == ("WDS121", f"`wdsctl convert {root}/t.jsonl DEST --from json`")
+        assert read_error(root).hint.startswith(f"rename it: `mv {root}/t.jsonl {root}/t.json`")
 
 
 def test_json_refuses_utf_16_with_iconv_command(tmp_path: Path) -> None:

@@ -85,7 +85,8 @@ def find_importers(path: str) -> list[tuple[Importer, FormatMatch]]:
     """The formats that `path` looks like, with scores and reasons, best first; empty if there is none.
 
     Raises an importer's error (an unreadable file, for example) only if no other importer recognises the path; but
-    StorageDown at once, as each importer would wait for the store again.
+    StorageDown at once, as each importer would wait for the store again. Raises the error of a JSON file that hides the
+    rows of a folder, see `check_lone_json`.
     """
     from wdsctl.core.importers.common.folder_files import keep_listings
 
@@ -110,7 +111,12 @@ def find_importers(path: str) -> list[tuple[Importer, FormatMatch]]:
                 found.append((importer, recognised))
     if complaint and not found:
         raise complaint
-    return _rank(found)
+    ranked = _rank(found)
+    if ranked and ranked[0][0].name == "folder":
+        from wdsctl.core.importers.json import check_lone_json
+
+        check_lone_json(path)
+    return ranked
 
 
 def _rank(found: list[tuple[Importer, FormatMatch]]) -> list[tuple[Importer, FormatMatch]]:

@@ -1,4 +1,4 @@
-"""JSON: a list of objects, or an object with one such list; an object of the list is a sample.
+"""JSON: a list of objects, an object with one such list, or an object of rows; an object of the list is a sample.
 
 Fields that name files become parts, all others one part `json`, as for JSONL. Objects with conversations (LLaVA,
 ShareGPT, OpenAI messages) become conversations with their media.
@@ -9,14 +9,18 @@ https://github.com/hiyouga/LLaMA-Factory (data/README.md), https://platform.open
 
 from __future__ import annotations
 
+import os
+import shlex
+from collections import Counter
 from functools import partial
 
+from wdsctl.core.dataset.shard_names import is_jsonl_name
 from wdsctl.core.errors import InputError, WdsctlError
 from wdsctl.core.importers.common.commands import repeat_command
 from wdsctl.core.importers.common.conversations import has_conversations
 from wdsctl.core.importers.common.description import make_table_source
-from wdsctl.core.importers.common.folder_files import is_document
-from wdsctl.core.importers.common.json_rows import JsonRows, JsonTable, find_lists
+from wdsctl.core.importers.common.folder_files import is_document, scan_folder
+from wdsctl.core.importers.common.json_rows import JsonRows, JsonTable, begins_with_list, find_damage, find_lists
 from wdsctl.core.importers.common.named_files import Rows
 from wdsctl.core.importers.common.samples import TABLE_OPTIONS, FileNames
 from wdsctl.core.importers.common.tables import (
@@ -37,7 +41,8 @@ _EXTENSIONS = (".json",)
 
 _CONVERSATION_SCORE = 0.9
 _FILE_SCORE = 0.6
-_BARE_LIST_SCORE = 0.4  # a list that is empty, or cannot be read
+_NO_ROWS_SCORE = 0.1  # without rows, or damaged: opening it says so
+_MAX_LONE_FILES = 10
 _FOLDER_SCORE = 0.5  # of a folder whose tables name no files, if there are no media in it
 
 
@@ -48,25 +53,7 @@ class JsonImporter:
     about = "a JSON list of objects, or an object with one, with fields that name files, or with conversations"
 
     def recognise(self, path: str) -> FormatMatch | None:
-        if source_files.is_folder(path):
-            match = match_folder(path, _EXTENSIONS, _read_first, _FOLDER_SCORE)
-            if match is None or match.score < _FOLDER_SCORE:
-                return None  # beside media, JSON files that name nothing are metadata of something else
-            # Without other files, they are tables if each has several rows.
-            is_table = match.score > _FOLDER_SCORE or (
-                all(name.lower().endswith(_EXTENSIONS) or is_document(name) for name in iter_files(path))
-                and all(len(_read_first(table)) > 1 for table in match.tables)
-            )
-            return match if is_table else None
-        if not path.lower().endswith(_EXTENSIONS) or not source_files.is_file(path):
-            return None
-        rows = _read_first(path)
-        if has_conversations(rows):
-            return FormatMatch(_CONVERSATION_SCORE, "a list of conversations")
-        if rows:
-            return FormatMatch(_FILE_SCORE, "has a list of objects")
-        is_list = read_head(path).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"[")
-        return FormatMatch(_BARE_LIST_SCORE, "a JSON list") if is_list else None
+        return _match_folder(path) if source_files.is_folder(path) else _match_file(path)
 
     def open(self, path: str, options: Options) -> Source:
         check_format_options(self.name, options, (*TABLE_OPTIONS, "rows"))
@@ -90,6 +77,62 @@ class JsonImporter:
 
 
 IMPORTER = JsonImporter()
+
+
+def check_lone_json(folder: str) -> None:
+    """Raise the error of a JSON file at the top of a raw folder that cannot be read, so that its rows were not found:
+    DatasetError WDS233 if it is damaged, InputError WDS121 if it is one list in a file of lines.
+
+    Files that share a name with others are parts of samples. Cost: reads the first rows, of objects all.
+    """
+    try:
+        names = scan_folder(folder, folder).files
+    except OSError:
+        return
+    stems = Counter(name.partition(".")[0] for name in names)
+    lone = [name for name in names if stems[name.partition(".")[0]] == 1]
+    for name in [name for name in lone if name.lower().endswith(_EXTENSIONS) or is_jsonl_name(name)][:_MAX_LONE_FILES]:
+        path = os.path.join(folder, name)
+        if not name.lower().endswith(_EXTENSIONS):
+            if begins_with_list(path):
+                renamed = f"{os.path.splitext(path)[0]}.json"
+                raise InputError(
+                    "the file is one JSON list, not an object on each line",
+                    hint=f"rename it: `mv {shlex.quote(path)} {shlex.quote(renamed)}`, and run the same command again",
+                    where=path_for_message(path),
+                    code="WDS121",
+                )
+            continue
+        damage = find_damage(path)
+        if damage is not None:
+            raise damage
+
+
+def _match_folder(path: str) -> FormatMatch | None:
+    match = match_folder(path, _EXTENSIONS, _read_first, _FOLDER_SCORE)
+    if match is None or match.score < _FOLDER_SCORE:
+        return None  # beside media, JSON files that name nothing are metadata of something else
+    # Without other files, they are tables if each has several rows.
+    is_table = match.score > _FOLDER_SCORE or (
+        all(name.lower().endswith(_EXTENSIONS) or is_document(name) for name in iter_files(path))
+        and all(len(_read_first(table)) > 1 for table in match.tables)
+    )
+    return match if is_table else None
+
+
+def _match_file(path: str) -> FormatMatch | None:
+    is_named_lines = is_jsonl_name(path)
+    if not (path.lower().endswith(_EXTENSIONS) or is_named_lines) or not source_files.is_file(path):
+        return None
+    if is_named_lines and not begins_with_list(path):
+        return None
+    rows = _read_first(path)
+    if has_conversations(rows):
+        return FormatMatch(_CONVERSATION_SCORE, "a list of conversations")
+    if rows:
+        return FormatMatch(_FILE_SCORE, "has a list of objects, or an object of them")
+    head = read_head(path).removeprefix(b"\xef\xbb\xbf").lstrip()
+    return FormatMatch(_NO_ROWS_SCORE, "JSON whose rows were not found") if head.startswith((b"[", b"{")) else None
 
 
 def _read_first(path: str, options: Options | None = None) -> Rows:

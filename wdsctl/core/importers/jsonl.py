@@ -14,11 +14,13 @@ from functools import partial
 from itertools import islice
 from typing import Any, BinaryIO
 
+from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.dataset.shard_names import JSONL_SUFFIXES, UNPACK_COMMANDS, is_jsonl_name, unpack_command
 from wdsctl.core.errors import DatasetError, InputError, WdsctlError, translate_os_errors
 from wdsctl.core.importers.common.compressed import open_text_file
 from wdsctl.core.importers.common.description import make_table_source
 from wdsctl.core.importers.common.files import PROBED_ROWS
+from wdsctl.core.importers.common.json_rows import begins_with_list
 from wdsctl.core.importers.common.samples import FILES_COLUMN, TABLE_OPTIONS, RowMapping, exported_row_mapping
 from wdsctl.core.importers.common.source import make_row_source
 from wdsctl.core.importers.common.tables import (
@@ -42,6 +44,7 @@ from wdsctl.core.importers.common.text import (
 )
 from wdsctl.core.importers.common.values import check_format_options, find_file_below
 from wdsctl.core.importers.protocol import FormatMatch, Options, Source
+from wdsctl.core.invocation import current_invocation
 from wdsctl.core.json_text import read_json
 from wdsctl.core.safe_open import check_entries_beneath
 from wdsctl.core.samples.naming import KEY_COLUMN
@@ -70,11 +73,7 @@ class JsonlImporter:
 
     def recognise(self, path: str) -> FormatMatch | None:
         if source_files.is_file(path):
-            if path.lower().endswith(_EXTENSIONS) and not path.lower().endswith(_JSON_EXTENSIONS):
-                packed = ", compressed" if unpack_command(path) else ""
-                return FormatMatch(0.8, f"the name ends in .jsonl or .ndjson{packed}")
-            is_lines = path.lower().endswith((".json", *_JSON_EXTENSIONS)) and is_object_per_line(path)
-            return FormatMatch(0.8, "each line is an object") if is_lines else None
+            return _match_file(path)
         found = find_file_below(path, _is_lines_name, depth=_MAX_DEPTH)
         match = None
         if found is not None and found.lower().endswith(_JSON_EXTENSIONS) and not is_object_per_line(found):
@@ -121,6 +120,16 @@ class JsonlImporter:
 IMPORTER = JsonlImporter()
 
 
+def _match_file(path: str) -> FormatMatch | None:
+    if begins_with_list(path):
+        return None
+    if path.lower().endswith(_EXTENSIONS) and not path.lower().endswith(_JSON_EXTENSIONS):
+        packed = ", compressed" if unpack_command(path) else ""
+        return FormatMatch(0.8, f"the name ends in .jsonl or .ndjson{packed}")
+    is_lines = path.lower().endswith((".json", *_JSON_EXTENSIONS)) and is_object_per_line(path)
+    return FormatMatch(0.8, "each line is an object") if is_lines else None
+
+
 def names_files(path: str) -> bool:
     """Whether the lines of a file, or of the files of a folder, name files that exist."""
     if source_files.is_folder(path):
@@ -160,6 +169,14 @@ def _read_first(path: str, options: Options | None = None) -> list[dict[str, Any
 
 
 def _make_reader(path: str, options: Options) -> _JsonlReader:
+    """Raises InputError WDS121 for a file that is one list."""
+    if begins_with_list(path):
+        raise InputError(
+            "the file is one JSON list, not an object on each line",
+            hint=shell_command(current_invocation("convert", ())[0], path, "DEST", "--from", "json"),
+            where=path_for_message(path),
+            code="WDS121",
+        )
     head = read_text_head(path, encoding=options.get("encoding", ""), takes_utf16=True, takes_compressed=True)
     return _JsonlReader(text_encoding(head, options))
 

@@ -114,7 +114,7 @@ def test_truncated_json_is_refused(tmp_path: Path, keep: float) -> None:
     for path in (root, str(file)):
         error = open_error(path)
         assert (error.code, "the file is truncated" in error.message) == ("WDS233", True)
-        assert error.where.startswith(f"{file} (byte ")
+        assert error.where.startswith(f"{file}:1 (byte ")
 
 
 def a_whole_coco(root: Path) -> str:

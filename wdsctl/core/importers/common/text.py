@@ -274,20 +274,30 @@ class JsonFile:
         Of the file's object, also checks that nothing follows.
         """
         begin = self.value_start()
-        is_whole = at in (-1, begin)
-        at = self._skip_blanks((begin if at < 0 else at) + 1)
+        for _, name, value in self.members_from((begin if at < 0 else at) + 1, is_whole=at in (-1, begin)):
+            yield name, value
+
+    def members_from(self, at: int, *, is_whole: bool) -> Iterator[tuple[int, str, int]]:
+        """Yield (offset, name, offset of the value) of each member from offset `at` on: its first byte, or blanks or a
+        comma before it. `is_whole`: check that nothing follows the object.
+        """
+        at = self._skip_blanks(at)
         while self.first_byte(at) != b"}":
             at = self._skip_blanks(at + 1) if self.first_byte(at) == b"," else at
             stop = self._value_end(at)
             if self.first_byte(at) != b'"' or self.first_byte(value := self._skip_blanks(stop)) != b":":
                 raise self._damaged_error("an object is damaged or truncated", at)
             value = self._skip_blanks(value + 1)
-            yield self.parse(at, stop), value
+            yield at, self.parse(at, stop), value
             at = self._skip_blanks(self._member_end(value))
             if self.first_byte(at) not in (b",", b"}"):
                 raise self._damaged_error("an object lacks a comma, or is truncated", at)
         if is_whole:
             self._check_end(at + 1)
+
+    def value_end(self, at: int) -> int:
+        """The offset after the value that begins at offset `at`."""
+        return self._value_end(at)
 
     def _member_end(self, value: int) -> int:
         """The offset after a member's value. Lists are searched by element: only elements have a limit."""
@@ -335,9 +345,35 @@ class JsonFile:
         self._base, self._text = at, self._data[at : at + size].decode("latin-1")
 
     def _damaged_error(self, why: str, at: int) -> DatasetError:
+        comma = self._trailing_comma(at)
+        at = at if comma < 0 else comma
+        line = _count_lines(self._data, at) + 1
+        if comma >= 0:
+            why, hint = "a comma follows the last item of a list or object", f"remove the comma in line {line:,}"
+        else:
+            hint = "copy the file again from its origin; `python -m json.tool FILE > /dev/null` checks it"
         return DatasetError(
             f"the JSON cannot be read: {why}",
-            hint="copy the file again from its origin; `python -m json.tool FILE > /dev/null` checks it",
-            where=f"{path_for_message(self._path)} (byte {at:,})",
+            hint=hint,
+            where=f"{path_for_message(self._path)}:{line} (byte {at:,})",
             code="WDS233",
         )
+
+    def _trailing_comma(self, at: int) -> int:
+        """The offset of a comma before a closing bracket at or around offset `at`; -1 if there is none.
+
+        Python's versions report different positions for such commas.
+        """
+        if self.first_byte(at) == b",":
+            return at if self.first_byte(self._skip_blanks(at + 1)) in (b"]", b"}") else -1
+        if self.first_byte(at) not in (b"]", b"}"):
+            return -1
+        at -= 1
+        while at > 0 and self.first_byte(at) in (b" ", b"\t", b"\r", b"\n"):
+            at -= 1
+        return at if self.first_byte(at) == b"," else -1
+
+
+def _count_lines(data: Any, stop: int) -> int:
+    """The number of line ends before an offset. Cost: reads the bytes before it, in pieces."""
+    return sum(data[at : min(at + WINDOW_BYTES, stop)].count(b"\n") for at in range(0, stop, WINDOW_BYTES))
