@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import io
 import json
+import re
+import shlex
+import struct
+import subprocess
+import sys
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from tests.build import a_folder
+from wdsctl import Dataset
 from wdsctl.core.errors import InputError, StorageError, UsageError, WdsctlError
 from wdsctl.core.prepare import archives
 from wdsctl.core.prepare.prepare import prepare
@@ -191,3 +198,72 @@ def test_commands_in_findings_about_zips_do_not_name_the_removed_folder(tmp_path
 
     assert report.conversion is not None
     assert report.conversion.findings[0].message.endswith("run `wdsctl prepare FOLDER/test DEST`")
+
+
+class EncodedName(zipfile.ZipInfo):
+    """An entry whose name is in another encoding than UTF-8, or in UTF-8 without the flag."""
+
+    encoding = "utf-8"
+
+    def _encodeFilenameFlags(self) -> tuple[bytes, int]:  # noqa: N802 - of zipfile
+        return self.filename.encode(self.encoding), self.flag_bits & ~0x800
+
+
+def an_encoded_zip(names: Mapping[str, bytes], encoding: str, extra: bytes = b"") -> bytes:
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w") as archive:
+        for name, data in names.items():
+            entry = EncodedName(name)
+            entry.encoding, entry.extra = encoding, extra
+            archive.writestr(entry, data)
+    return target.getvalue()
+
+
+NAMES = {f"{name}.{part}": data for name in ("\u72d7", "\u9e1f") for part, data in (("jpg", JPEG), ("txt", b"a cat"))}
+
+
+def test_names_in_utf_8_without_the_flag_are_utf_8(tmp_path: Path) -> None:
+    zips = a_folder(tmp_path / "zips", {"raw.zip": an_encoded_zip(NAMES, "utf-8")})
+
+    prepare(f"{zips}/raw.zip", str(tmp_path / "made"))
+    prepare(zips)  # in place
+
+    assert read_members(tmp_path / "made") == NAMES
+    assert sorted(sample["__key__"] for sample in Dataset(zips, decode=False)) == ["\u72d7", "\u9e1f"]
+
+
+def test_name_of_the_unicode_path_field_counts_if_it_belongs_to_the_entry(tmp_path: Path) -> None:
+    raw, name = "\u72d7.jpg".encode("gbk"), "\u72d7.jpg".encode()
+    for number, (crc, is_read) in enumerate(((zlib.crc32(raw), True), (0, False))):
+        extra = struct.pack("<2HBI", 0x7075, 5 + len(name), 1, crc) + name
+        path = tmp_path / f"{number}.zip"
+        path.write_bytes(an_encoded_zip({"\u72d7.jpg": JPEG}, "gbk", extra))
+
+        if is_read:
+            prepare(str(path), str(tmp_path / "made"))
+            assert read_members(tmp_path / "made") == {"\u72d7.jpg": JPEG}
+        else:
+            with pytest.raises(InputError, match="does not say the encoding"):
+                prepare(str(path), str(tmp_path / "other"))
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="the option of zipfile is new in Python 3.11")
+def test_names_in_an_unknown_encoding_are_refused_with_commands_that_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("my photos.zip").write_bytes(an_encoded_zip(NAMES, "gbk"))
+
+    with pytest.raises(InputError) as error:
+        prepare("my photos.zip", "made")
+
+    assert error.value.code == "WDS240"
+    assert "in gb18030, the first is \u72d7.jpg" in error.value.message
+    unpack, again = re.findall("`(.*?)`", error.value.hint)
+    subprocess.run([sys.executable, *shlex.split(unpack)[1:]], check=True)
+    _, _, source, _ = shlex.split(again)
+    prepare(source, "made")
+    assert read_members(tmp_path / "made") == NAMES
+    zips = a_folder(tmp_path / "zips", {"raw.zip": Path("my photos.zip").read_bytes()})
+    with pytest.raises(WdsctlError, match="does not say its encoding"):
+        prepare(zips)  # in place

@@ -13,10 +13,11 @@ from __future__ import annotations
 import calendar
 import os
 import re
+import shlex
 import shutil
 import stat
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import IO, NamedTuple
@@ -35,6 +36,7 @@ from wdsctl.core.text import path_for_message as shown
 from wdsctl.core.text import pluralize
 from wdsctl.core.urls import is_url
 from wdsctl.core.zip_errors import ZIP_ERRORS
+from wdsctl.core.zip_names import decode_zip_name, guess_encoding, raw_zip_name
 
 _UNREAD_ARCHIVES = (".rar", ".7z")
 _SUFFIX = ".unpacked"
@@ -61,9 +63,9 @@ class _Budget:
     allowed: int
     used: int = 0
 
-    def take(self, members: list[zipfile.ZipInfo]) -> None:
+    def take(self, members: Sequence[_Member]) -> None:
         """Raise DatasetError WDS233 if these files are too many."""
-        self.used += sum(max(member.file_size, _FILE_BYTES) for member in members)
+        self.used += sum(max(member.entry.file_size, _FILE_BYTES) for member in members)
         if self.used > self.allowed:
             raise unpacked_size_error(
                 self.allowed, self.archive, hint=f"unpack it yourself, and name the folder; or {RAISE_LIMITS_HINT}"
@@ -200,8 +202,9 @@ def _place(archive: str, root: str, path: str) -> str:
     """The folder, below the root, that an archive at `path` is unpacked into."""
     above = os.path.dirname(path)
     with _opened(archive, root) as opened:
-        tops = {name.partition("/")[0] for name in map(_name, _members(opened, archive)) if "/" in name}
-        has_files = any("/" not in name for name in map(_name, _members(opened, archive)))
+        members = _members(opened, archive)
+        tops = {member.name.partition("/")[0] for member in members if "/" in member.name}
+        has_files = any("/" not in member.name for member in members)
     if len(tops) == 1 and not has_files:
         return above
     return os.path.join(above, os.path.splitext(os.path.basename(path))[0])
@@ -216,16 +219,16 @@ def _unpack(archive: str, root: str, folder: str, below: str, budget: _Budget, *
         members = _members(opened, archive)
         _check_sizes(members, archive, folder)
         budget.take(members)
-        names = {os.path.splitext(_name(each))[0] for each in members if not _name(each).lower().endswith(".zip")}
+        names = {os.path.splitext(each.name)[0] for each in members if not each.name.lower().endswith(".zip")}
         counts = _Counts(1, 0, 0)
         for member in members:
-            target = os.path.join(folder, below, _name(member))
+            target = os.path.join(folder, below, member.name)
             _extract(opened, member, archive, target)
-            stem, ending = os.path.splitext(_name(member))
+            stem, ending = os.path.splitext(member.name)
             if ending.lower() == ".zip" and stem not in names:
-                inner.append(os.path.join(below, _name(member)))
+                inner.append(os.path.join(below, member.name))
             else:
-                counts = _sum(counts, _Counts(0, 1, member.file_size))
+                counts = _sum(counts, _Counts(0, 1, member.entry.file_size))
     for path in inner:
         full_path = os.path.join(folder, path)
         counts = _sum(
@@ -247,15 +250,15 @@ def _opened(archive: str, root: str) -> Iterator[zipfile.ZipFile]:
             yield opened
 
 
-def _name(member: zipfile.ZipInfo) -> str:
-    return member.filename.replace("\\", "/")
+class _Member(NamedTuple):
+    name: str
+    entry: zipfile.ZipInfo
 
 
-def _members(opened: zipfile.ZipFile, archive: str) -> list[zipfile.ZipInfo]:
+def _members(opened: zipfile.ZipFile, archive: str) -> list[_Member]:
     """The files of an archive, without hidden ones and litter of desktops. Raises InputError WDS240."""
-    found: dict[str, zipfile.ZipInfo] = {}
-    for member in opened.infolist():
-        name = _name(member)
+    found: dict[str, _Member] = {}
+    for name, member in _decode_names(opened, archive):
         steps = name.split("/")
         if name.startswith("/") or ".." in steps or "\0" in name or _DRIVE.match(name):
             raise _refused(archive, f"the name {shown(name)} leads out of it")
@@ -268,12 +271,37 @@ def _members(opened: zipfile.ZipFile, archive: str) -> list[zipfile.ZipInfo]:
             continue
         if name in found:
             raise _refused(archive, f"it has {shown(name)} twice")
-        found[name] = member
+        found[name] = _Member(name, member)
     return list(found.values())
 
 
-def _check_sizes(members: list[zipfile.ZipInfo], archive: str, folder: str) -> None:
-    claimed = sum(member.file_size for member in members)
+def _decode_names(opened: zipfile.ZipFile, archive: str) -> list[_Member]:
+    """All entries with their names. Raises InputError WDS240 if the encoding of a name is not known."""
+    found, unknown = list[_Member](), list[bytes]()
+    for entry in opened.infolist():
+        raw = raw_zip_name(entry)
+        try:
+            name = decode_zip_name(raw, entry.flag_bits, entry.extra)
+        except UnicodeDecodeError:
+            name = None
+        unknown += [raw] if name is None else []
+        found.append(_Member((name or "").replace("\\", "/"), entry))
+    if unknown:
+        encoding, folder = guess_encoding(unknown), os.path.splitext(archive)[0]
+        unpack = f"python -m zipfile --metadata-encoding {encoding} -e {shlex.quote(archive)} {shlex.quote(folder)}"
+        raise InputError(
+            f"the zip does not say the encoding of its names, and {len(unknown):,} of {len(found):,} are not UTF-8; in "
+            f"{encoding}, the first is {shown(unknown[0].decode(encoding))}",
+            where=shown(archive),
+            hint=f"unpack it with its encoding, by Python 3.11 or newer: `{unpack}`; then run "
+            f"{shell_command('prepare', folder, 'DEST')}; names that look wrong have another encoding",
+            code="WDS240",
+        )
+    return found
+
+
+def _check_sizes(members: Sequence[_Member], archive: str, folder: str) -> None:
+    claimed = sum(member.entry.file_size for member in members)
     packed = os.path.getsize(archive)
     if claimed > packed * _MAX_RATIO:
         raise _refused(archive, f"it has {packed:,} bytes and claims to hold {claimed:,}")
@@ -288,25 +316,25 @@ def _check_sizes(members: list[zipfile.ZipInfo], archive: str, folder: str) -> N
         )
 
 
-def _extract(opened: zipfile.ZipFile, member: zipfile.ZipInfo, archive: str, target: str) -> None:
+def _extract(opened: zipfile.ZipFile, member: _Member, archive: str, target: str) -> None:
     """Write one file, with the time that the archive has for it, so that the next run finds the same file."""
     if os.path.lexists(target):
-        raise _refused(archive, f"{shown(member.filename)} is in the source twice")
-    left = member.file_size
+        raise _refused(archive, f"{shown(member.name)} is in the source twice")
+    left = member.entry.file_size
     try:
-        with translate_os_errors(target), opened.open(member) as content:
+        with translate_os_errors(target), opened.open(member.entry) as content:
             os.makedirs(os.path.dirname(target), exist_ok=True)
             with open(target, "xb") as file:
                 while chunk := _read_chunk(content):
                     left -= len(chunk)
                     if left < 0:
-                        raise zipfile.BadZipFile(f"{member.filename} is longer than the zip says")
+                        raise zipfile.BadZipFile(f"{member.name} is longer than the zip says")
                     file.write(chunk)
     except ZIP_ERRORS as error:
         raise damaged_file_error(f"the zip cannot be read: {error}", archive) from error
     seconds = 0
     with suppress(ValueError):  # month 0 in files of odd tools
-        seconds = calendar.timegm((*member.date_time, 0, 0, 0))
+        seconds = calendar.timegm((*member.entry.date_time, 0, 0, 0))
     os.utime(target, (seconds, seconds))
 
 

@@ -36,7 +36,7 @@ SCAN_BATCH = BatchLimits(32, 4 << 20)
 _QUICK_BYTES = 1 << 29  # bytes of JSONL that one thread scans in 0.2 s
 _MAX_FILE_THREADS = 4  # threads for one JSONL file: three that read keep the one that searches busy
 
-SCAN_FORMAT_VERSION = 6  # raise it when the result of a scan changes, so that shards are scanned again
+SCAN_FORMAT_VERSION = 7  # raise it when the result of a scan changes, so that shards are scanned again
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from wdsctl.core.shards.in_place.ranges import read_values
 from wdsctl.core.shards.readers import ReadBytes
 from wdsctl.core.shards.shard_scan import ShardScan
 from wdsctl.core.shards.tar_findings import duplicate_findings
+from wdsctl.core.zip_names import decode_zip_name
 
 _END = struct.Struct("<4s4H2IH")  # end of central directory
 _END_MAGIC = b"PK\5\6"
@@ -37,7 +38,7 @@ _ENTRY = struct.Struct("<4s6H3I5H2I")
 _ENTRY_MAGIC = b"PK\1\2"
 _LOCAL_BYTES = 30
 _MAX_COMMENT_BYTES = (1 << 16) - 1
-_ENCRYPTED, _PATCHED, _STRONG, _UTF8, _MASKED = 1 << 0, 1 << 5, 1 << 6, 1 << 11, 1 << 13
+_ENCRYPTED, _PATCHED, _STRONG, _MASKED = 1 << 0, 1 << 5, 1 << 6, 1 << 13
 _METHODS = {
     **dict.fromkeys((8, 9), "deflated"),
     12: "compressed with bzip2",
@@ -230,9 +231,11 @@ def _parse_entry(data: bytes, at: int, directory: int) -> tuple[ZipEntry, int, s
         raise damaged("its central directory is truncated")
     raw = data[begin : begin + name_bytes]
     try:
-        name = raw.decode("utf-8" if flags & _UTF8 else "cp437")
+        name = decode_zip_name(raw, flags, data[begin + name_bytes : begin + name_bytes + extra_bytes])
     except UnicodeDecodeError as error:
         raise damaged(f"the name {raw!r} is not UTF-8, although its entry says so") from error
+    if name is None:
+        raise unsupported(f"the name {raw!r} is not UTF-8, and the zip does not say its encoding")
     if "\0" in name:
         raise damaged(f"the name {name!r} has a zero byte")
     if _MAX_U32 in (packed, size, header) or disk == _MAX_U16:
