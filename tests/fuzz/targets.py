@@ -408,13 +408,14 @@ def run_annotations(data: bytes) -> None:
     """An annotation file of each format, with one image beside it: every entry has a key, and is read or refused."""
     files = {"coco": "c/annotations/a_val.json", "voc": "v/Annotations/a.xml", "yolo": "y/labels/a.txt"}
     files |= {"labelme": "l/images/a.json", "sa1b": "m/images/a.json", "kitti": "k/label_2/a.txt"}
-    files |= {"cvat": "w/annotations.xml", "labelstudio": "t/project.json"}
+    files |= {"cvat": "w/annotations.xml", "labelstudio": "t/project.json", "vqa": "q/questions.json"}
+    files |= {"kaldi": "x/transcript/a.txt"}
     for format_name, name in {**files, "speech": "s/a.trans.txt"}.items():
         path = os.path.join(work_folder(), name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         write_file(name, data)
         top = name.split("/")[0]
-        for image in ("val/a.png", "JPEGImages/a.png", "images/a.png", "image_2/a.png", "a.wav"):
+        for image in ("val/a.png", "JPEGImages/a.png", "images/a.png", "image_2/a.png", "1.png", "a.wav"):
             os.makedirs(os.path.dirname(os.path.join(work_folder(), top, image)), exist_ok=True)
             write_file(f"{top}/{image}", b"")
         _find_and_read(format_name, os.path.join(work_folder(), top))
@@ -460,11 +461,15 @@ def _tool_exports() -> Sequence[bytes]:
         {"value": {"choices": ["c"]}},
     ]
     tasks = [{"data": {"image": "/data/upload/1/a.png"}, "annotations": [{"result": results}]}]
+    asked = {"image_id": 1, "question_id": 2, "question": "a?"}
+    vqa = {"data_subtype": "val2014", "questions": [asked]}
     cvat = b"<annotations><version>1.1</version><meta></meta><image name='a.png' width='4' height='4'>"
     return [
         json.dumps({"shapes": shapes, "imagePath": "a.png", "imageWidth": 4, "imageHeight": 4}).encode(),
         json.dumps({"image": {"file_name": "a.png"}, "annotations": [{"bbox": [0, 0, 1, 1], "area": 1}]}).encode(),
         json.dumps(tasks).encode(),
+        json.dumps(vqa).encode(),
+        b"BAC009S0002W0122 \xe8\x80\x8c\na b\n",
         b"Car 0 0 -1.5 1 2 3 4 1 1 3 -1 1 46 -1\n",
         cvat + b"<box label='a' xtl='0' ytl='0' xbr='2' ybr='2'/></image></annotations>",
     ]

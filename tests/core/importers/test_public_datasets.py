@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests import public_datasets
+from tests.core.formats import open_error, read_errors
 from tests.public_datasets import DATASETS, SIZE
 from wdsctl import Dataset
 from wdsctl.cli.main import main
@@ -194,3 +195,62 @@ def test_sa1b_keeps_masks_as_they_are(tmp_path: Path) -> None:
         (original,) = source.glob(f"{os.path.basename(sample.__key__)}.json")
         objects = json.loads(original.read_text("utf-8"))["annotations"]
         assert sample.masks == [each["segmentation"] for each in objects]
+
+
+def test_vqa_joins_questions_answers_and_pictures(tmp_path: Path) -> None:
+    source, made = prepared(tmp_path, "vqa")
+
+    asked: dict[int, tuple[dict[str, Any], str]] = {}
+    answered: dict[int, dict[str, Any]] = {}
+    for path in source.glob("*.json"):
+        document = json.loads(path.read_text("utf-8"))
+        asked |= {each["question_id"]: (each, document["data_subtype"]) for each in document.get("questions", ())}
+        answered |= {each["question_id"]: each for each in document.get("annotations", ())}
+    raw = {sample["__key__"]: sample for sample in Dataset(made, decode=False)}
+    for split in ("train", "val"):
+        for sample in Dataset(made, split):
+            question, subset = asked.pop(int(sample.__key__))
+            assert subset == f"{split}2014"
+            assert sample.context == question["question"]
+            assert sample.answers == [each["answer"] for each in answered[question["question_id"]]["answers"]]
+            name = f"{subset}/COCO_{subset}_{question['image_id']:012d}.jpg"
+            assert bytes(raw[sample.__key__]["jpg"]) == (source / name).read_bytes()
+            facts = json.loads(bytes(raw[sample.__key__]["json"]))
+            assert facts == {**question, **answered[question["question_id"]]}
+    assert asked == {}
+    assert len(raw) == len(answered) == 12
+
+
+@pytest.mark.parametrize("name", ["kaldi", "aishell"])
+def test_speech_has_every_recording_with_its_transcript(tmp_path: Path, name: str) -> None:
+    source, made = prepared(tmp_path, name)
+
+    table = source / ("text" if name == "kaldi" else "transcript/aishell_transcript_v0.8.txt")
+    texts = dict(line.split(" ", 1) for line in table.read_text("utf-8").splitlines())
+    files = {path.stem: path for path in source.rglob("*.wav")}
+    assert files.keys() == texts.keys()
+    parts = media_of(made)
+    assert parts.keys() == {path.read_bytes() for path in files.values()}
+    splits = {"train": 4, "val": 2, "test": 2} if name == "aishell" else {"train": 6}
+    for split, count in splits.items():
+        samples = list(Dataset(made, split))
+        assert len(samples) == count
+        for sample in samples:
+            assert sample.text == texts[sample.__key__]
+            path = files[sample.__key__]
+            assert sample.speaker == (sample.__key__[:4] if name == "kaldi" else path.parent.name)
+            assert parts[path.read_bytes()]["txt"].decode() == sample.text
+            assert name == "kaldi" or path.parent.parent.name == {"val": "dev"}.get(split, split)
+
+
+def test_kaldi_never_runs_commands_and_refuses_segments(tmp_path: Path) -> None:
+    public_datasets.kaldi(tmp_path / "raw")
+    table = tmp_path / "raw" / "wav.scp"
+    table.write_text(table.read_text("utf-8").replace("wavs/spk0-utt0.wav", "touch hacked |"), "utf-8")
+
+    errors = read_errors(tmp_path / "raw")
+    assert {number: error.code for number, error in errors.items()} == {0: "WDS231"}
+    assert "never runs" in errors[0].message
+
+    (tmp_path / "raw" / "segments").write_text("a b 0.0 1.0\n", "utf-8")
+    assert open_error(tmp_path / "raw").code == "WDS232"

@@ -48,6 +48,8 @@ MODULES = MappingProxyType(
         "kitti": "annotations.kitti",
         "cvat": "annotations.cvat",
         "labelstudio": "annotations.label_studio",
+        "vqa": "annotations.vqa",
+        "kaldi": "annotations.kaldi",
         "speech": "annotations.speech",
         "parquet": "parquet",
         "huggingface": "huggingface",

@@ -74,7 +74,7 @@ def test_answers_of_vqa_are_refused_with_way_to_join_them(tmp_path: Path) -> Non
     error = open_error(str(tmp_path))
 
     assert (error.code, error.message) == ("WDS233", "the file has annotations, but lists no images")
-    assert "a table with a row for each question" in error.hint
+    assert "pass the folder of the files of questions" in error.hint
 
 
 def test_annotations_with_unknown_category_are_refused_unless_skipped(tmp_path: Path) -> None:

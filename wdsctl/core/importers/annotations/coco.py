@@ -479,8 +479,8 @@ def is_box(value: Any) -> bool:
 def _no_images_error(path: str) -> DatasetError:
     return DatasetError(
         "the file has annotations, but lists no images",
-        hint="pass the file that lists them; for questions and answers about images, such as VQA's, write a table with "
-        "a row for each question and the columns file, question and answer, and prepare the table",
+        hint="pass the file that lists them; for questions and answers of VQA, pass the folder of the files of "
+        "questions, annotations and pictures",
         where=path_for_message(path),
         code="WDS233",
     )
