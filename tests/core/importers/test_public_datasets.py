@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -254,3 +255,18 @@ def test_kaldi_never_runs_commands_and_refuses_segments(tmp_path: Path) -> None:
 
     (tmp_path / "raw" / "segments").write_text("a b 0.0 1.0\n", "utf-8")
     assert open_error(tmp_path / "raw").code == "WDS232"
+
+
+def test_common_voice_has_the_rows_of_its_splits(tmp_path: Path) -> None:
+    source, made = prepared(tmp_path, "common_voice")
+
+    for name, split in (("train", "train"), ("dev", "val"), ("test", "test")):
+        lines = [line.split("\t") for line in (source / f"{name}.tsv").read_text("utf-8").splitlines()]
+        rows = {row[1].removesuffix(".mp3"): dict(zip(lines[0], row, strict=True)) for row in lines[1:]}
+        samples = {sample.__key__: sample for sample in Dataset(made, split)}
+        assert samples.keys() == rows.keys()
+        for key, row in rows.items():
+            assert (samples[key].text, samples[key].speaker) == (row["sentence"], row["client_id"])
+    raw = {sample["__key__"]: bytes(sample["mp3"]) for sample in Dataset(made, decode=False)}
+    assert raw == {key: (source / "clips" / f"{key}.mp3").read_bytes() for key in raw}
+    assert len(raw) == 8

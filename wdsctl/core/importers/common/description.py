@@ -22,6 +22,11 @@ from wdsctl.core.importers.common.folder_files import (
     unused_finding,
 )
 from wdsctl.core.importers.common.named_files import list_media
+from wdsctl.core.importers.common.other_tables import (
+    find_other_tables,
+    media_of_other_tables,
+    other_table_findings,
+)
 from wdsctl.core.importers.common.row_splits import RowSplits
 from wdsctl.core.importers.common.samples import RowMapping, media_part_names
 from wdsctl.core.importers.common.source import RowReader, RowSampleReader, SampleSource, make_row_source
@@ -94,7 +99,12 @@ def make_table_source(
             # Rows with bytes may also name files, but reading all of them only pays if there are such files.
             survey = samples.survey() if has_file_references or (has_media and mapping.media) else RowSurvey()
             unused = unnamed_files(root, survey, [*rows.files(), *own_files])
-            findings += left_out_findings(unused)
+            tables = list(rows.files())
+            others = find_other_tables(unused, tables, root) if splits and row_splits is None else []
+            media = media_of_other_tables(root, others, unused)
+            findings += other_table_findings(root, others, media, tables)
+            known = {*others, *media}
+            findings += left_out_findings([path for path in unused if path not in known])
         elif has_file_references:
             unused = unnamed_media(samples.survey())
             findings += [unused_finding(unused, _REASON, severity="warning")] if unused else []
