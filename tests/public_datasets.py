@@ -426,6 +426,10 @@ def imagenet_kaggle(root: Path) -> None:
     for i in range(1, 7):
         put(data / "val" / f"ILSVRC2012_val_{i:08d}.JPEG", picture(100 + i))
     put(data / "test" / "ILSVRC2012_test_00000001.JPEG", picture(200))
+    put(root / "ILSVRC" / "Annotations" / "CLS-LOC" / "val" / "ILSVRC2012_val_00000001.xml", "<annotation/>")
+    put_lines(
+        root / "ILSVRC" / "ImageSets" / "CLS-LOC" / "val.txt", [f"ILSVRC2012_val_{i:08d} {i}" for i in range(1, 7)]
+    )
     val = [f"ILSVRC2012_val_{i:08d},{SYNSETS[i % 3]} 1 2 30 20 " for i in range(1, 7)]
     put_lines(root / "LOC_val_solution.csv", ["ImageId,PredictionString", *val])
     put_lines(root / "LOC_train_solution.csv", ["ImageId,PredictionString", *train])

@@ -8,6 +8,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -270,3 +273,140 @@ def test_common_voice_has_the_rows_of_its_splits(tmp_path: Path) -> None:
     raw = {sample["__key__"]: bytes(sample["mp3"]) for sample in Dataset(made, decode=False)}
     assert raw == {key: (source / "clips" / f"{key}.mp3").read_bytes() for key in raw}
     assert len(raw) == 8
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def follow_hint(name: str, capsys: pytest.CaptureFixture[str]) -> Path:
+    """Prepare a dataset that is refused, and run the commands of the message; returns what they make."""
+    DATASETS[name](Path(name))
+    assert main(["prepare", name, "made", "--no-input"]) == 3
+    message = capsys.readouterr().err
+    assert not Path("made").exists()
+    script, again = re.findall("`([pw][^`]*)`", message[message.index("help:") :])
+    before = {path: path.read_bytes() for path in Path(name).rglob("*") if path.is_file()}
+    subprocess.run([sys.executable, *shlex.split(script)[1:]], check=True)
+    assert before.items() <= {path: path.read_bytes() for path in Path(name).rglob("*") if path.is_file()}.items()
+    words = [word.replace("DEST", "made") for word in shlex.split(again)]
+    assert main([*words[1:], "--no-input"]) == 0
+    return Path("made")
+
+
+@pytest.mark.usefixtures("folder")
+def test_celeba_is_refused_with_commands_that_keep_all_labels(capsys: pytest.CaptureFixture[str]) -> None:
+    found = media_of(follow_hint("celeba", capsys))
+
+    tables = {
+        path.name: [line.split() for line in path.read_text("utf-8").splitlines()]
+        for path in Path("celeba").glob("*.txt")
+    }
+    identity, partition = dict(tables["identity_CelebA.txt"]), dict(tables["list_eval_partition.txt"])
+    _, names, *rows = tables["list_attr_celeba.txt"]
+    assert len(found) == len(rows) == 6
+    for picture, *values in rows:
+        facts = json.loads(found[Path(f"celeba/img_align_celeba/{picture}").read_bytes()]["json"])
+        assert [facts[name] for name in names] == [int(value) for value in values]
+        assert (facts["identity"], facts["split"]) == (
+            int(identity[picture]),
+            ("train", "val", "test")[int(partition[picture])],
+        )
+    for split in ("train", "val", "test"):
+        keys = {sample["__key__"].rpartition("/")[2] for sample in Dataset("made", split, decode=False)}
+        assert keys == {p[:-4] for p, number in partition.items() if ("train", "val", "test")[int(number)] == split}
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("name", ["ucf101", "hmdb51"])
+def test_video_lists_are_refused_with_commands_that_make_their_first_split(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = media_of(follow_hint(name, capsys))
+
+    files = list(Path(name).rglob("*.avi"))
+    assert found.keys() == {path.read_bytes() for path in files}
+    splits = {
+        sample["__key__"]: split for split in ("train", "test") for sample in Dataset("made", split, decode=False)
+    }
+    classes = sorted({path.parent.name for path in files})
+    for path in files:
+        facts = json.loads(found[path.read_bytes()]["json"])
+        assert (facts["label_name"], facts["label"]) == (path.parent.name, classes.index(path.parent.name))
+        expected: str | None
+        if name == "ucf101":
+            tested = Path("ucf101/ucfTrainTestlist/testlist01.txt").read_text("utf-8").split()
+            expected = "test" if f"{path.parent.name}/{path.name}" in tested else "train"
+        else:
+            lines = Path(f"hmdb51/testTrainMulti_7030_splits/{path.parent.name}_test_split1.txt").read_text("utf-8")
+            expected = {"1": "train", "2": "test", "0": None}[
+                dict(each.split() for each in lines.splitlines())[path.name]
+            ]
+        assert splits.get(str(path.relative_to(name).with_suffix(""))) == expected
+
+
+@pytest.mark.usefixtures("folder")
+def test_labelbox_is_refused_with_commands_that_take_its_boxes(capsys: pytest.CaptureFixture[str]) -> None:
+    found = objects_of(follow_hint("labelbox", capsys))
+
+    rows = [json.loads(line) for line in Path("labelbox/export.ndjson").read_text("utf-8").splitlines()]
+    assert len(found) == len(rows) == 6
+    for row in rows:
+        (one,) = row["projects"]["p1"]["labels"][0]["annotations"]["objects"]
+        box = [one["bounding_box"][side] for side in ("left", "top", "width", "height")]
+        picture = Path("labelbox/images", row["data_row"]["external_id"]).read_bytes()
+        assert found[picture] == [(one["name"], xywh_to_corners(box))]
+
+
+@pytest.mark.usefixtures("folder")
+def test_lhotse_is_refused_with_commands_that_join_texts_and_recordings(capsys: pytest.CaptureFixture[str]) -> None:
+    made = follow_hint("lhotse", capsys)
+
+    found = media_of(made)
+    texts = {sample.__key__: sample.text for sample in Dataset(made)}
+    for line in Path("lhotse/supervisions.jsonl").read_text("utf-8").splitlines():
+        each = json.loads(line)
+        parts = found.pop(Path(f"lhotse/audio/{each['recording_id']}.wav").read_bytes())
+        assert each.items() <= json.loads(parts["json"]).items()
+        assert texts.pop(each["id"]) == each["text"]
+    assert (found, texts) == ({}, {})
+
+
+@pytest.mark.parametrize("name", ["imagenet_kaggle", "imagenet_folders"])
+def test_imagenet_has_labelled_pictures_for_validation(tmp_path: Path, name: str) -> None:
+    source, made = prepared(tmp_path, name)
+
+    solution = source / "LOC_val_solution.csv"
+    lines = solution.read_text("utf-8").splitlines()[1:] if solution.exists() else []
+    labels = {line.split(",")[0]: line.split(",")[1].split(" ")[0] for line in lines}
+    parts = media_of(made)
+    for split, count in (("train", 12), ("val", 6 if labels else 12)):
+        files = [path for path in source.rglob("*.JPEG") if split in path.relative_to(source).parts]
+        assert len(files) == len(Dataset(made, split)) == count
+        for path in files:
+            synset = labels.get(path.stem, path.parent.name)
+            assert parts.pop(path.read_bytes())["cls"] == str(public_datasets.SYNSETS.index(synset)).encode()
+    assert parts == {}
+
+
+def test_imagenet_with_numbers_of_the_devkit_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    public_datasets.imagenet_flat(tmp_path / "raw")
+
+    assert main(["prepare", str(tmp_path / "raw"), str(tmp_path / "made"), "--no-input"]) == 3
+    (command,) = re.findall("`(.*?)`", capsys.readouterr().err)
+    words = [word.replace("DEST", str(tmp_path / "made")) for word in shlex.split(command)]
+    assert main([*words[1:], "--no-input"]) == 5  # val/ and its numbers are left out, as it says
+    assert len(Dataset(tmp_path / "made", "train")) == 12
+
+
+def test_doccano_asks_whether_labels_stay_unread(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, made = tmp_path / "raw", tmp_path / "made"
+    public_datasets.doccano(source)
+
+    assert main(["prepare", str(source), str(made), "--no-input"]) == 2
+    assert "would leave json[label] unused" in capsys.readouterr().err
+    assert main(["prepare", str(source), str(made), "--no-input", "--sample-type", "CrudeSample"]) == 0
+    rows = [json.loads(line) for line in (source / "admin.jsonl").read_text("utf-8").splitlines()]
+    assert [sample["json"] for sample in Dataset(made)] == rows

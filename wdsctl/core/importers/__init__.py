@@ -88,9 +88,10 @@ def find_importers(path: str) -> list[tuple[Importer, FormatMatch]]:
 
     Raises an importer's error (an unreadable file, for example) only if no other importer recognises the path; but
     StorageDown at once, as each importer would wait for the store again. Raises the error of a JSON file that hides the
-    rows of a folder, see `check_lone_json`.
+    rows of a folder, see `check_lone_json`, and the one of `check_known_datasets`.
     """
     from wdsctl.core.importers.common.folder_files import keep_listings
+    from wdsctl.core.importers.known import check_known_datasets
 
     name_source(path)
     found: list[tuple[Importer, FormatMatch]] = []
@@ -101,6 +102,8 @@ def find_importers(path: str) -> list[tuple[Importer, FormatMatch]]:
         with suppress(WdsctlError):  # the importers report the error
             source_files.is_folder(path)  # a store may allow to list this folder, and not the one above it
     with keep_listings():
+        if not is_limited:
+            check_known_datasets(path)
         for importer in map(get_importer, ("shards",) if is_limited else IMPORT_FORMATS):
             try:
                 recognised = importer.recognise(path)

@@ -1,4 +1,5 @@
-"""Names of classes from a text file beside class folders, such as ImageNet's LOC_synset_mapping.txt.
+"""Names of classes from a text file beside class folders, such as ImageNet's LOC_synset_mapping.txt; and the classes of
+its pictures for validation, which are in no class folder.
 
 The file is taken if it names every class folder:
 
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import NamedTuple
 
 from wdsctl.core.errors import translate_os_errors
@@ -54,6 +55,36 @@ def read_class_names(root: str, candidates: Sequence[str], folders: Sequence[str
         if found:
             names, source = found, path
     return ClassNames(names, source, tuple(files))
+
+
+_VAL_SOLUTION, _TRAIN_SOLUTION = "LOC_val_solution.csv", "LOC_train_solution.csv"
+
+
+class Solutions(NamedTuple):
+    """`labels`: the name of a picture for validation, without its extension -> its class folder. `files`: the tables,
+    the one of these labels first.
+    """
+
+    labels: dict[str, str]
+    files: tuple[str, ...]
+
+
+def read_solutions(root: str, candidates: Sequence[str], folders: Container[str]) -> Solutions:
+    """Read the classes of pictures for validation from Kaggle's table of ImageNet: lines of a name, a comma, and the
+    class with boxes. The table of training pictures says what the class folders say.
+
+    Lines of other classes are no labels.
+    """
+    paths = {os.path.basename(path): path for path in reversed(candidates)}
+    if _VAL_SOLUTION not in paths:
+        return Solutions({}, ())
+    labels: dict[str, str] = {}
+    for line in _read_lines(os.path.join(root, paths[_VAL_SOLUTION])):
+        name, _, boxes = line.partition(",")
+        label = boxes.split(" ", 1)[0]
+        if label in folders:
+            labels[name] = label
+    return Solutions(labels, tuple(paths[name] for name in (_VAL_SOLUTION, _TRAIN_SOLUTION) if name in paths))
 
 
 def _read_lines(path: str) -> list[str]:

@@ -19,13 +19,15 @@ from wdsctl.core.dataset.config import DatasetConfig
 from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.errors import Finding, InputError, Severity, WdsctlError, translate_os_errors
 from wdsctl.core.file_limits import iter_lines
-from wdsctl.core.importers.class_names import read_class_names
+from wdsctl.core.importers.class_names import Solutions, read_class_names, read_solutions
 from wdsctl.core.importers.common.files import extension_of_name
 from wdsctl.core.importers.common.folder_files import (
     digest_of_folder,
     list_folder,
     media_type_of,
+    split_of_folder,
     unused_files_findings,
+    unused_finding,
     walk_files,
     walk_folders,
 )
@@ -51,6 +53,9 @@ _SHOWN_CLASSES = 5
 
 #: Lists of files beside the classes -> their split, as in Speech Commands. All other files are for training.
 _SPLIT_LISTS = {"validation_list.txt": "val", "testing_list.txt": "test"}
+
+#: Folders of ImageNet, as Kaggle has it, for localisation and detection.
+_OTHER_TASKS = frozenset({"Annotations", "ImageSets"})
 
 
 class ImageFolderImporter:
@@ -108,11 +113,12 @@ class _ClassFolderSamples:
             for name in list_folder(os.path.join(root, prefix), root).files
         ]
         self._class_names = read_class_names(root, candidates, names)
+        self._labels = read_solutions(root, candidates, self._numbers) if layout.unlabeled else Solutions({}, ())
 
     @property
     def split_names(self) -> tuple[str, ...]:
-        names = self._layout.splits.values() or (("train", *_SPLIT_LISTS.values()) if self._split_of else ())
-        return tuple(dict.fromkeys(names))
+        names = [*self._layout.splits.values()] or (["train", *_SPLIT_LISTS.values()] if self._split_of else [])
+        return tuple(dict.fromkeys([*names, *(["val"] if self._labels.labels else [])]))
 
     def _media(self) -> Iterator[tuple[str, bool]]:
         """Yield (path, whether another file of its folder has its stem) of the files in class folders."""
@@ -127,6 +133,9 @@ class _ClassFolderSamples:
         if not path.startswith(layout.top):
             return None
         segments = path[len(layout.top) :].split("/")
+        if segments[0] in layout.unlabeled and split_of_folder(segments[0]) == "val":
+            label = self._labels.labels.get(strip_extension(segments[-1]))
+            return None if label is None else ("val", label)
         split = layout.splits.get(segments.pop(0), "") if layout.splits else ""
         if len(segments) < 2 or bool(layout.splits) != bool(split) or segments[0] == "_background_noise_":
             return None
@@ -193,9 +202,13 @@ class _ClassFolderSamples:
                 elif not (self._split_of and name in _SPLIT_LISTS and prefix == self._layout.top):
                     unused.append(path)
         media_types = {media_type_of(f"x.{extension}") for extension in files}
-        unused = [path for path in unused if path not in self._class_names.files]
+        known = {*self._class_names.files, *self._labels.files}
+        unused = [path for path in unused if path not in known]
+        others = {path: None for path in unused if self._labels.files and _OTHER_TASKS.intersection(path.split("/"))}
+        rest = [path for path in unused if path not in others] if others else unused
         findings = [
-            *unused_files_findings(unused, "not a media file in a class folder", hidden),
+            *unused_files_findings(rest, "not a media file in a class folder", hidden),
+            *([unused_finding(list(others), "boxes and lists of other tasks", severity="warning")] if others else []),
             *(_unlabeled_finding(self._root, folder, count) for folder, count in unlabeled.items()),
             *self._class_findings(classes),
         ]
@@ -237,7 +250,8 @@ class _ClassFolderSamples:
         for (split, _), count in classes.items():
             by_split[split] += count
         for split in self.split_names:
-            source = next((folder for folder, name in self._layout.splits.items() if name == split), "lists of files")
+            folders = (folder for folder, name in self._layout.splits.items() if name == split)
+            source = next(folders, self._labels.files[0] if self._labels.labels else "lists of files")
             yield FieldUse(source, f"split {split}", pluralize(by_split[split], "sample"))
 
     def _class_findings(self, classes: Counter[tuple[str, str]]) -> Iterator[Finding]:
