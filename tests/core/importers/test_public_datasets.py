@@ -410,3 +410,29 @@ def test_doccano_asks_whether_labels_stay_unread(tmp_path: Path, capsys: pytest.
     assert main(["prepare", str(source), str(made), "--no-input", "--sample-type", "CrudeSample"]) == 0
     rows = [json.loads(line) for line in (source / "admin.jsonl").read_text("utf-8").splitlines()]
     assert [sample["json"] for sample in Dataset(made)] == rows
+
+
+def test_repeated_ids_have_a_way_that_the_message_names(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    turns = [{"from": "human", "value": "Who?"}, {"from": "gpt", "value": "You."}]
+    rows = [{"id": f"r{i // 2}", "n": i, "conversations": turns} for i in range(6)]
+    (folder / "chat.json").write_text(json.dumps(rows), "utf-8")
+
+    assert main(["prepare", "chat.json", "made", "--no-input"]) == 2
+    (options,) = re.findall("with `(.*?)`", capsys.readouterr().err)
+    assert main(["prepare", "chat.json", "made", "--no-input", *shlex.split(options)]) == 0
+
+    assert [json.loads(bytes(sample["json"])) for sample in Dataset("made", decode=False)] == rows
+
+
+def test_repeated_ids_of_labels_have_a_way_that_the_message_names(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    public_datasets.vqa(folder / "vqa")
+    name = "v2_OpenEnded_mscoco_val2014_questions.json"
+    (folder / "vqa" / name.replace("val2014", "val2014b")).write_bytes((folder / "vqa" / name).read_bytes())
+
+    assert main(["prepare", "vqa", "made", "--no-input"]) == 2
+    commands = re.findall("`(.*?)`", capsys.readouterr().err)
+    for command in commands:
+        assert main(shlex.split(command.replace("SOURCE", "vqa").replace("DEST", "made"))[1:]) == 0
+    assert len(Dataset("made")) == 12 + 4

@@ -29,6 +29,7 @@ from wdsctl.core.convert.request import ConvertRequest, OnCollision, Stream
 from wdsctl.core.convert.sharing import DEFAULT_MEDIA, FileReferences, RepeatedFiles, file_digester
 from wdsctl.core.errors import InputError, StorageDown, UsageError, WdsctlError
 from wdsctl.core.hashing import derive_seed, hash_one_value
+from wdsctl.core.importers.common.source import RowSource
 from wdsctl.core.importers.protocol import DetailedSource, SampleListing, ShardedSource, Source
 from wdsctl.core.progress import Progress
 from wdsctl.core.samples.naming import DEFAULT_TEMPLATE
@@ -93,11 +94,14 @@ def resolve_key_collisions(
     on_collision: OnCollision,
     source_names: Sequence[str],
     dataset: str = _DATASET_PER_GROUP,
+    *,
+    can_number: bool = False,
 ) -> int:
     """Make the keys of each dataset unique in the table `entry`; returns the number of samples that it leaves out.
 
     `prefix` prepends the name of the source if there are several sources, and a number (`2/KEY`) to keys that still
-    repeat. Raises UsageError WDS340 if keys repeat and `on_collision` is `error`, or the prefixes do not help.
+    repeat. `can_number`: whether the format has the option `key=:row`. Raises UsageError WDS340 if keys repeat and
+    `on_collision` is `error`, or the prefixes do not help.
     """
     if on_collision == "prefix" and len(source_names) > 1:
         connection.executemany(
@@ -109,7 +113,7 @@ def resolve_key_collisions(
     repeated = connection.execute(f"SELECT count(*) FROM ({repeated_keys})").fetchone()[0]
     left_out = 0
     if repeated and on_collision == "error":
-        raise _collision_error(connection, repeated_keys, repeated, source_names)
+        raise _collision_error(connection, repeated_keys, repeated, source_names, can_number=can_number)
     if repeated:
         later = (
             f"SELECT g, n, key FROM (SELECT g, key, row_number() OVER (PARTITION BY {dataset}, key ORDER BY g) AS n "
@@ -125,14 +129,14 @@ def resolve_key_collisions(
             )
             repeated = connection.execute(f"SELECT count(*) FROM ({repeated_keys})").fetchone()[0]
             if repeated:
-                raise _collision_error(connection, repeated_keys, repeated, source_names)
+                raise _collision_error(connection, repeated_keys, repeated, source_names, can_number=can_number)
         connection.execute("DROP TABLE later")
     connection.execute("DROP INDEX by_key")
     return left_out
 
 
 def _collision_error(
-    connection: sqlite3.Connection, repeated_keys: str, count: int, source_names: Sequence[str]
+    connection: sqlite3.Connection, repeated_keys: str, count: int, source_names: Sequence[str], *, can_number: bool
 ) -> UsageError:
     keys = [key for _, key in connection.execute(f"{repeated_keys} LIMIT {_MAX_KEY_EXAMPLES}")]
     shown = ", ".join(map(path_for_message, keys)) + (", ..." if count > len(keys) else "")
@@ -141,7 +145,12 @@ def _collision_error(
         hint = "pass `--on-collision prefix` to prepend the name of the source, or `--on-collision keep-first` to drop "
         hint += "later samples"
     else:
-        hint = "make the keys unique; the rows of a table can be numbered instead: `-O key=:row`"
+        hint = (
+            "run the same command with `-O key=:row`: then the keys are the numbers of the rows"
+            if can_number
+            else "number the keys that repeat: `wdsctl convert SOURCE DEST --on-collision prefix`, then `wdsctl "
+            "prepare DEST`"
+        )
     return UsageError(
         f"{pluralize(count, 'key')}{where} would occur more than once in the destination: {shown}",
         hint=hint,
@@ -195,7 +204,10 @@ def write_plan(
         _write_part_rows(connection, folders, counts)
         progress.phase("plan")
         dataset = _ONE_DATASET if request.naming else _DATASET_PER_GROUP
-        repeated = resolve_key_collisions(connection, request.on_collision, source_names, dataset)
+        can_number = all(isinstance(source, RowSource) for source in sources)
+        repeated = resolve_key_collisions(
+            connection, request.on_collision, source_names, dataset, can_number=can_number
+        )
         is_ordered = request.order != "none" or grouper is not None
         if is_ordered:
             by = {"none": "g", "key": "key, g", "shuffle": "rank, g"}[request.order]
