@@ -357,8 +357,8 @@ def vqa(root: Path) -> None:
             "data_type": "mscoco",
             "data_subtype": f"{split}2014",
         }
-        asked = [(i, 1000 * i + j) for i in numbers for j in range(2)]
-        questions = [{"image_id": i, "question": f"What is number {q}?", "question_id": q} for i, q in asked]
+        pairs = [(i, 1000 * i + j) for i in numbers for j in range(2)]
+        questions = [{"image_id": i, "question": f"What is number {q}?", "question_id": q} for i, q in pairs]
         annotations = [
             {
                 "question_type": "what is",
@@ -370,7 +370,7 @@ def vqa(root: Path) -> None:
                 "answer_type": "other",
                 "question_id": q,
             }
-            for i, q in asked
+            for i, q in pairs
         ]
         put_json(
             root / f"v2_OpenEnded_mscoco_{split}2014_questions.json",

@@ -461,8 +461,8 @@ def _tool_exports() -> Sequence[bytes]:
         {"value": {"choices": ["c"]}},
     ]
     tasks = [{"data": {"image": "/data/upload/1/a.png"}, "annotations": [{"result": results}]}]
-    asked = {"image_id": 1, "question_id": 2, "question": "a?"}
-    vqa = {"data_subtype": "val2014", "questions": [asked]}
+    question = {"image_id": 1, "question_id": 2, "question": "a?"}
+    vqa = {"data_subtype": "val2014", "questions": [question]}
     cvat = b"<annotations><version>1.1</version><meta></meta><image name='a.png' width='4' height='4'>"
     return [
         json.dumps({"shapes": shapes, "imagePath": "a.png", "imageWidth": 4, "imageHeight": 4}).encode(),

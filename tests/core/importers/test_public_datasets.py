@@ -27,18 +27,18 @@ Objects = list[tuple[str, list[float]]]  # (name or number of the class, [left, 
 
 
 def prepared(tmp_path: Path, name: str) -> tuple[Path, Path]:
-    """(the source, what `prepare` made of it); its exit code was 0."""
-    source, made = tmp_path / name, tmp_path / "made"
+    """(the source, what `prepare` wrote); its exit code was 0."""
+    source, dest = tmp_path / name, tmp_path / "made"
     DATASETS[name](source)
-    assert main(["prepare", str(source), str(made), "--no-input"]) == 0
-    return source, made
+    assert main(["prepare", str(source), str(dest), "--no-input"]) == 0
+    return source, dest
 
 
-def media_of(made: Path) -> dict[bytes, dict[str, bytes]]:
+def media_of(dest: Path) -> dict[bytes, dict[str, bytes]]:
     """The bytes of each medium -> all parts of its sample; no medium is in two samples."""
     endings = ("jpg", "jpeg", "png", "wav", "mp3", "avi")
     found: dict[bytes, dict[str, bytes]] = {}
-    for sample in Dataset(made, decode=False):
+    for sample in Dataset(dest, decode=False):
         parts = {name: bytes(value) for name, value in sample.items() if not name.startswith("__")}
         (medium,) = [value for name, value in parts.items() if name in endings]
         assert medium not in found
@@ -58,11 +58,11 @@ def corners(box: list[float], box_format: str) -> list[float]:
     return xywh_to_corners(box) if box_format == "xywh" else box
 
 
-def objects_of(made: Path) -> dict[bytes, Objects]:
+def objects_of(dest: Path) -> dict[bytes, Objects]:
     """The bytes of each picture -> its objects, as the loader gives them."""
-    raw = {sample["__key__"]: sample for sample in Dataset(made, decode=False)}
+    raw = {sample["__key__"]: sample for sample in Dataset(dest, decode=False)}
     found = {}
-    for sample in Dataset(made):
+    for sample in Dataset(dest):
         (picture,) = [bytes(raw[sample.__key__][name]) for name in ("jpg", "png") if name in raw[sample.__key__]]
         names = sample.label_names if sample.label_names is not None else sample.labels
         names = [""] * len(sample.boxes) if names is None else names
@@ -95,10 +95,10 @@ def of_labelme(root: Path) -> Iterator[tuple[Path, Objects]]:
     for path in root.glob("*.jpg"):
         label = path.with_suffix(".json")
         shapes = json.loads(label.read_text("utf-8"))["shapes"] if label.exists() else []
-        yield path, [(each["label"], around(each["points"])) for each in shapes]
+        yield path, [(each["label"], bounds(each["points"])) for each in shapes]
 
 
-def around(points: list[list[float]]) -> list[float]:
+def bounds(points: list[list[float]]) -> list[float]:
     xs, ys = zip(*points, strict=True)
     return [min(xs), min(ys), max(xs), max(ys)]
 
@@ -120,7 +120,7 @@ def of_cvat(root: Path) -> Iterator[tuple[Path, Objects]]:
         box = re.compile('<box label="(.*?)".*? xtl="(.*?)" ytl="(.*?)" xbr="(.*?)" ybr="(.*?)"')
         objects = [(kind, [float(each) for each in numbers]) for kind, *numbers in box.findall(content)]
         for kind, points in re.findall('<polygon label="(.*?)".*? points="(.*?)"', content):
-            objects.append((kind, around([[*map(float, pair.split(","))] for pair in points.split(";")])))
+            objects.append((kind, bounds([[*map(float, pair.split(","))] for pair in points.split(";")])))
         yield root / "images" / name, objects
 
 
@@ -154,9 +154,9 @@ BOXES: dict[str, Callable[[Path], Iterator[tuple[Path, Objects]]]] = {
 
 @pytest.mark.parametrize("name", BOXES)
 def test_prepare_takes_every_picture_with_all_its_objects(tmp_path: Path, name: str) -> None:
-    source, made = prepared(tmp_path, name)
+    source, dest = prepared(tmp_path, name)
 
-    found = objects_of(made)
+    found = objects_of(dest)
 
     expected = {path.read_bytes(): objects for path, objects in BOXES[name](source)}
     assert len(expected) == 6
@@ -164,8 +164,8 @@ def test_prepare_takes_every_picture_with_all_its_objects(tmp_path: Path, name: 
     assert sum(map(len, expected.values())) >= 5
     for picture, objects in expected.items():
         assert [kind for kind, _ in found[picture]] == [kind for kind, _ in objects]
-        for (_, box), (_, wanted) in zip(found[picture], objects, strict=True):
-            assert box == pytest.approx(wanted, abs=1e-4)
+        for (_, box), (_, expected_box) in zip(found[picture], objects, strict=True):
+            assert box == pytest.approx(expected_box, abs=1e-4)
 
 
 @pytest.mark.parametrize("count", [4, 100, 101])
@@ -178,9 +178,9 @@ def test_recognition_does_not_depend_on_the_number_of_files(tmp_path: Path, coun
 
 
 def test_kitti_keeps_other_columns_and_files_of_a_frame(tmp_path: Path) -> None:
-    source, made = prepared(tmp_path, "kitti")
+    source, dest = prepared(tmp_path, "kitti")
 
-    found = media_of(made)
+    found = media_of(dest)
 
     for path in (source / "training" / "image_2").iterdir():
         parts = found[path.read_bytes()]
@@ -193,27 +193,27 @@ def test_kitti_keeps_other_columns_and_files_of_a_frame(tmp_path: Path) -> None:
 
 
 def test_sa1b_keeps_masks_as_they_are(tmp_path: Path) -> None:
-    source, made = prepared(tmp_path, "sa1b")
+    source, dest = prepared(tmp_path, "sa1b")
 
-    for sample in Dataset(made):
+    for sample in Dataset(dest):
         (original,) = source.glob(f"{os.path.basename(sample.__key__)}.json")
         objects = json.loads(original.read_text("utf-8"))["annotations"]
         assert sample.masks == [each["segmentation"] for each in objects]
 
 
 def test_vqa_joins_questions_answers_and_pictures(tmp_path: Path) -> None:
-    source, made = prepared(tmp_path, "vqa")
+    source, dest = prepared(tmp_path, "vqa")
 
-    asked: dict[int, tuple[dict[str, Any], str]] = {}
+    questions: dict[int, tuple[dict[str, Any], str]] = {}
     answered: dict[int, dict[str, Any]] = {}
     for path in source.glob("*.json"):
         document = json.loads(path.read_text("utf-8"))
-        asked |= {each["question_id"]: (each, document["data_subtype"]) for each in document.get("questions", ())}
+        questions |= {each["question_id"]: (each, document["data_subtype"]) for each in document.get("questions", ())}
         answered |= {each["question_id"]: each for each in document.get("annotations", ())}
-    raw = {sample["__key__"]: sample for sample in Dataset(made, decode=False)}
+    raw = {sample["__key__"]: sample for sample in Dataset(dest, decode=False)}
     for split in ("train", "val"):
-        for sample in Dataset(made, split):
-            question, subset = asked.pop(int(sample.__key__))
+        for sample in Dataset(dest, split):
+            question, subset = questions.pop(int(sample.__key__))
             assert subset == f"{split}2014"
             assert sample.context == question["question"]
             assert sample.answers == [each["answer"] for each in answered[question["question_id"]]["answers"]]
@@ -221,23 +221,23 @@ def test_vqa_joins_questions_answers_and_pictures(tmp_path: Path) -> None:
             assert bytes(raw[sample.__key__]["jpg"]) == (source / name).read_bytes()
             facts = json.loads(bytes(raw[sample.__key__]["json"]))
             assert facts == {**question, **answered[question["question_id"]]}
-    assert asked == {}
+    assert questions == {}
     assert len(raw) == len(answered) == 12
 
 
 @pytest.mark.parametrize("name", ["kaldi", "aishell"])
 def test_speech_has_every_recording_with_its_transcript(tmp_path: Path, name: str) -> None:
-    source, made = prepared(tmp_path, name)
+    source, dest = prepared(tmp_path, name)
 
     table = source / ("text" if name == "kaldi" else "transcript/aishell_transcript_v0.8.txt")
     texts = dict(line.split(" ", 1) for line in table.read_text("utf-8").splitlines())
     files = {path.stem: path for path in source.rglob("*.wav")}
     assert files.keys() == texts.keys()
-    parts = media_of(made)
+    parts = media_of(dest)
     assert parts.keys() == {path.read_bytes() for path in files.values()}
     splits = {"train": 4, "val": 2, "test": 2} if name == "aishell" else {"train": 6}
     for split, count in splits.items():
-        samples = list(Dataset(made, split))
+        samples = list(Dataset(dest, split))
         assert len(samples) == count
         for sample in samples:
             assert sample.text == texts[sample.__key__]
@@ -261,16 +261,16 @@ def test_kaldi_never_runs_commands_and_refuses_segments(tmp_path: Path) -> None:
 
 
 def test_common_voice_has_the_rows_of_its_splits(tmp_path: Path) -> None:
-    source, made = prepared(tmp_path, "common_voice")
+    source, dest = prepared(tmp_path, "common_voice")
 
     for name, split in (("train", "train"), ("dev", "val"), ("test", "test")):
         lines = [line.split("\t") for line in (source / f"{name}.tsv").read_text("utf-8").splitlines()]
         rows = {row[1].removesuffix(".mp3"): dict(zip(lines[0], row, strict=True)) for row in lines[1:]}
-        samples = {sample.__key__: sample for sample in Dataset(made, split)}
+        samples = {sample.__key__: sample for sample in Dataset(dest, split)}
         assert samples.keys() == rows.keys()
         for key, row in rows.items():
             assert (samples[key].text, samples[key].speaker) == (row["sentence"], row["client_id"])
-    raw = {sample["__key__"]: bytes(sample["mp3"]) for sample in Dataset(made, decode=False)}
+    raw = {sample["__key__"]: bytes(sample["mp3"]) for sample in Dataset(dest, decode=False)}
     assert raw == {key: (source / "clips" / f"{key}.mp3").read_bytes() for key in raw}
     assert len(raw) == 8
 
@@ -362,10 +362,10 @@ def test_labelbox_is_refused_with_commands_that_take_its_boxes(capsys: pytest.Ca
 
 @pytest.mark.usefixtures("folder")
 def test_lhotse_is_refused_with_commands_that_join_texts_and_recordings(capsys: pytest.CaptureFixture[str]) -> None:
-    made = follow_hint("lhotse", capsys)
+    dest = follow_hint("lhotse", capsys)
 
-    found = media_of(made)
-    texts = {sample.__key__: sample.text for sample in Dataset(made)}
+    found = media_of(dest)
+    texts = {sample.__key__: sample.text for sample in Dataset(dest)}
     for line in Path("lhotse/supervisions.jsonl").read_text("utf-8").splitlines():
         each = json.loads(line)
         parts = found.pop(Path(f"lhotse/audio/{each['recording_id']}.wav").read_bytes())
@@ -376,15 +376,15 @@ def test_lhotse_is_refused_with_commands_that_join_texts_and_recordings(capsys: 
 
 @pytest.mark.parametrize("name", ["imagenet_kaggle", "imagenet_folders"])
 def test_imagenet_has_labelled_pictures_for_validation(tmp_path: Path, name: str) -> None:
-    source, made = prepared(tmp_path, name)
+    source, dest = prepared(tmp_path, name)
 
     solution = source / "LOC_val_solution.csv"
     lines = solution.read_text("utf-8").splitlines()[1:] if solution.exists() else []
     labels = {line.split(",")[0]: line.split(",")[1].split(" ")[0] for line in lines}
-    parts = media_of(made)
+    parts = media_of(dest)
     for split, count in (("train", 12), ("val", 6 if labels else 12)):
         files = [path for path in source.rglob("*.JPEG") if split in path.relative_to(source).parts]
-        assert len(files) == len(Dataset(made, split)) == count
+        assert len(files) == len(Dataset(dest, split)) == count
         for path in files:
             synset = labels.get(path.stem, path.parent.name)
             assert parts.pop(path.read_bytes())["cls"] == str(public_datasets.SYNSETS.index(synset)).encode()
@@ -402,14 +402,14 @@ def test_imagenet_with_numbers_of_the_devkit_is_refused(tmp_path: Path, capsys: 
 
 
 def test_doccano_asks_whether_labels_stay_unread(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    source, made = tmp_path / "raw", tmp_path / "made"
+    source, dest = tmp_path / "raw", tmp_path / "made"
     public_datasets.doccano(source)
 
-    assert main(["prepare", str(source), str(made), "--no-input"]) == 2
+    assert main(["prepare", str(source), str(dest), "--no-input"]) == 2
     assert "would leave json[label] unused" in capsys.readouterr().err
-    assert main(["prepare", str(source), str(made), "--no-input", "--sample-type", "CrudeSample"]) == 0
+    assert main(["prepare", str(source), str(dest), "--no-input", "--sample-type", "CrudeSample"]) == 0
     rows = [json.loads(line) for line in (source / "admin.jsonl").read_text("utf-8").splitlines()]
-    assert [sample["json"] for sample in Dataset(made)] == rows
+    assert [sample["json"] for sample in Dataset(dest)] == rows
 
 
 def test_repeated_ids_have_a_way_that_the_message_names(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

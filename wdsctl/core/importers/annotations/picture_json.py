@@ -64,12 +64,12 @@ def read_picture_json(
     index = PictureIndex(files)
     pictures: list[LabelledPicture] = []
     labels: list[str] = []
-    beside = {strip_extension(path): path for path in index.rest(())}
+    by_stem = {strip_extension(path): path for path in index.rest(())}
     for path in files.paths:
         if not path.endswith(".json"):
             continue
         where = path_for_message(os.path.join(files.root, path))
-        picture, reference = beside.get(strip_extension(path), ""), ""
+        picture, reference = by_stem.get(strip_extension(path), ""), ""
         if not picture:
             value = load_labels(files, path, where)
             if not is_one(value):

@@ -209,8 +209,8 @@ class _VqaFolder:
             yield FieldUse("data_subtype", f"split {split}", pluralize(counts[split], "sample"))
 
     def _findings(self, unused: Sequence[str]) -> Iterator[Finding]:
-        asked = {each.number for each in self.questions}
-        lone = [number for number in self._answers if number not in asked]
+        numbers = {each.number for each in self.questions}
+        lone = [number for number in self._answers if number not in numbers]
         if lone:
             yield Finding(
                 code="WDS232",
