@@ -18,10 +18,9 @@ from collections.abc import Iterator
 
 from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.errors import InputError, StorageDown, WdsctlError
-from wdsctl.core.importers.common.folder_files import scan_folder
+from wdsctl.core.importers.common.folder_files import probe_folders, scan_folder
 from wdsctl.core.importers.common.values import read_head
 from wdsctl.core.invocation import current_invocation
-from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message
 
 _MAX_FOLDERS = 100  # below the source, that are searched
@@ -31,7 +30,7 @@ _TABLE = "wdsctl-table"  # the name of the tables that the lines write
 def check_known_datasets(path: str) -> None:
     """Raise InputError WDS235 for a folder that is one of these datasets. Cost: lists it and the folders in it."""
     try:
-        found = dict(_list_files(path)) if source_files.is_folder(path) else {}
+        found = dict(_list_files(path))
     except StorageDown:
         raise
     except (OSError, WdsctlError):
@@ -44,12 +43,10 @@ def check_known_datasets(path: str) -> None:
 
 def _list_files(root: str) -> Iterator[tuple[str, str]]:
     """Yield (name, path relative to the root) of the files at the top, and in the folders there."""
-    top = scan_folder(root, root)
-    for folder in reversed(top.folders[:_MAX_FOLDERS]):
-        for name in scan_folder(os.path.join(root, folder), root).files:
-            if name.endswith((".txt", ".jsonl", ".jsonl.gz", ".ndjson")):
-                yield name, f"{folder}/{name}"
-    yield from ((name, name) for name in top.files)
+    for prefix, names in reversed(list(probe_folders(root, depth=1))):
+        for name in names.files:
+            if not prefix or name.endswith((".txt", ".jsonl", ".jsonl.gz", ".ndjson")):
+                yield name, f"{prefix}{name}"
 
 
 def _refuse(root: str, what: str, statements: list[str], table: str, *options: str) -> None:

@@ -24,7 +24,7 @@ from wdsctl.core.importers.common.folder_files import (
     ListedSamples,
     media_type_of,
     normalize_split_names,
-    scan_folder,
+    probe_folders,
     unused_files_findings,
 )
 from wdsctl.core.importers.common.samples import SourceSample, strip_extension
@@ -40,6 +40,7 @@ _TEXT, _AUDIO, _SPEAKERS, _SEGMENTS = "text", "wav.scp", "utt2spk", "segments"
 _DERIVED = frozenset({"spk2utt", "utt2dur", "utt2num_frames", "reco2dur", "spk2gender", "utt2lang", "frame_shift"})
 _TRANSCRIPTS = "transcript"  # AISHELL's folder
 _MAX_DEPTH = 3
+_PROBED_FOLDERS = 50
 _SPLIT_FOLDER = re.compile("(train|dev|test)([-_].*)?")
 
 
@@ -51,7 +52,7 @@ class KaldiImporter:
 
     def recognise(self, path: str) -> FormatMatch | None:
         try:
-            found = _find_texts(path)
+            found = _find_texts(path, _PROBED_FOLDERS)
         except (OSError, WdsctlError):
             return None
         return FormatMatch(0.95, f"{path_for_message(found[0])} has lines of an id and a transcript") if found else None
@@ -75,17 +76,15 @@ class KaldiImporter:
 IMPORTER = KaldiImporter()
 
 
-def _find_texts(root: str, prefix: str = "", depth: int = 0) -> list[str]:
-    """The files of transcripts below a folder, relative to it."""
-    if not source_files.is_folder(root):
-        return []
-    names = scan_folder(os.path.join(root, prefix), root)
-    if _TEXT in names.files and _AUDIO in names.files:
-        return [f"{prefix}{_TEXT}"]
-    if prefix.endswith(f"{_TRANSCRIPTS}/"):
-        return [f"{prefix}{name}" for name in names.files if _is_aishell(root, f"{prefix}{name}")]
-    below = names.folders if depth < _MAX_DEPTH else []
-    return [path for name in below for path in _find_texts(root, f"{prefix}{name}/", depth + 1)]
+def _find_texts(root: str, limit: int | None = None) -> list[str]:
+    """The files of transcripts below a folder, relative to it. `limit`: of the folders that are searched."""
+    found: list[str] = []
+    for prefix, names in probe_folders(root, depth=_MAX_DEPTH, limit=limit):
+        if _TEXT in names.files and _AUDIO in names.files:
+            found.append(f"{prefix}{_TEXT}")
+        elif prefix.endswith(f"{_TRANSCRIPTS}/"):
+            found += [f"{prefix}{name}" for name in names.files if _is_aishell(root, f"{prefix}{name}")]
+    return found
 
 
 def _is_aishell(root: str, path: str) -> bool:

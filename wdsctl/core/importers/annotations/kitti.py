@@ -18,11 +18,10 @@ from typing import Any
 from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.file_limits import MAX_DOCUMENT_BYTES
 from wdsctl.core.importers.annotations.labelled import LabelFormat, LabelledPicture, Labels, refuse_labels
-from wdsctl.core.importers.common.folder_files import FolderFiles, list_folder, media_type_of
+from wdsctl.core.importers.common.folder_files import FolderFiles, list_folder, media_type_of, probe_folders
 from wdsctl.core.importers.common.samples import strip_extension
 from wdsctl.core.importers.common.values import read_head
 from wdsctl.core.importers.protocol import FieldUse
-from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message, pluralize
 
 _PICTURES, _LABELS = "image_2", "label_2"
@@ -35,7 +34,7 @@ _RANGES = {"dimensions": slice(7, 10), "location": slice(10, 13)}
 
 
 def _find(path: str) -> str:
-    folder = _find_labels(path, "")
+    folder = _find_labels(path)
     if not folder:
         return ""
     names = [name for name in list_folder(os.path.join(path, folder), path).files if name.endswith(".txt")]
@@ -44,15 +43,11 @@ def _find(path: str) -> str:
     return f"{path_for_message(f'{folder}/{names[0]}')} has lines of KITTI's objects" if _LINE.fullmatch(line) else ""
 
 
-def _find_labels(root: str, prefix: str, depth: int = 0) -> str:
+def _find_labels(root: str) -> str:
     """The first folder `label_2`, relative to the root; empty if there is none."""
-    if not source_files.is_folder(root):
-        return ""
-    names = list_folder(os.path.join(root, prefix), root).folders
-    if _LABELS in names:
-        return f"{prefix}{_LABELS}"
-    below = (_find_labels(root, f"{prefix}{name}/", depth + 1) for name in names) if depth < _MAX_DEPTH else ()
-    return next(filter(None, below), "")
+    found = (prefix for prefix, names in probe_folders(root, depth=_MAX_DEPTH) if _LABELS in names.folders)
+    prefix = next(found, None)
+    return "" if prefix is None else f"{prefix}{_LABELS}"
 
 
 def _read(files: FolderFiles, _: str) -> Labels:

@@ -9,15 +9,14 @@ from typing import Any
 
 from wdsctl.core.file_limits import MAX_DOCUMENT_BYTES
 from wdsctl.core.importers.annotations.labelled import LabelledPicture, PictureIndex, label_error, split_of_path
-from wdsctl.core.importers.common.folder_files import FolderFiles, walk_folders
+from wdsctl.core.importers.common.folder_files import FolderFiles, probe_folders
 from wdsctl.core.importers.common.samples import strip_extension
 from wdsctl.core.importers.common.values import read_head
 from wdsctl.core.json_text import read_json
-from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message
 
 _PROBED_FILES = 5
-_PROBED_FOLDERS = 50
+_MAX_DEPTH = 4
 _HEAD_BYTES = 1 << 16
 
 
@@ -44,13 +43,11 @@ def _parse(data: bytes) -> Any:
 
 def _first_json_files(path: str) -> list[str]:
     """The first JSON files of a folder, of each folder in it at most one."""
-    if not source_files.is_folder(path):
-        return []
     first: list[str] = []
-    for number, (prefix, names) in enumerate(walk_folders(path)):
+    for prefix, names in probe_folders(path, depth=_MAX_DEPTH):
         found = [f"{prefix}{name}" for name in names.files if name.endswith(".json")]
         first += found[: 1 if prefix else _PROBED_FILES]
-        if len(first) >= _PROBED_FILES or number >= _PROBED_FOLDERS:
+        if len(first) >= _PROBED_FILES:
             break
     return first
 

@@ -22,7 +22,7 @@ from wdsctl.core.importers.common.folder_files import (
     FolderFiles,
     ListedSamples,
     normalize_split_names,
-    scan_folder,
+    probe_folders,
     split_of_folder,
     unused_files_findings,
 )
@@ -32,7 +32,6 @@ from wdsctl.core.importers.common.text import JsonFile
 from wdsctl.core.importers.common.values import check_format_options, encode_json, read_head
 from wdsctl.core.importers.protocol import FieldUse, FormatMatch, Options, Part, Source, SourceDescription
 from wdsctl.core.samples.naming import safe_key
-from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message, pluralize
 
 _QUESTIONS, _ANNOTATIONS = "questions", "annotations"
@@ -78,12 +77,7 @@ IMPORTER = VqaImporter()
 
 def _find_files(path: str) -> dict[str, str]:
     """Files of questions and annotations in a folder and the folders in it, relative to it -> what they hold."""
-    if not source_files.is_folder(path):
-        return {}
-    top = scan_folder(path, path)
-    names = list(top.files)
-    for folder in top.folders:
-        names += [f"{folder}/{name}" for name in scan_folder(os.path.join(path, folder), path).files]
+    names = [f"{prefix}{name}" for prefix, names in probe_folders(path, depth=1) for name in names.files]
     found: dict[str, str] = {}
     for name in names:
         if name.lower().endswith(".json") and re.search("question|annotation|vqa", name, re.IGNORECASE):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -30,6 +30,8 @@ from wdsctl.core.text import join_with_and, path_for_message, pluralize
 
 #: Names of folders, in lower case, that are splits.
 SPLIT_NAMES = frozenset(STANDARD_SPLITS)
+
+_PROBED_FOLDERS = 50
 
 #: Characters that have a meaning in patterns of shards.
 PATTERN_CHARACTERS = re.compile(r"[*?\[\]{}\\:]")
@@ -177,6 +179,22 @@ def walk_folders(
     yield prefix, names
     for name in names.folders:
         yield from walk_folders(root, f"{prefix}{name}/", above | {here})
+
+
+def probe_folders(root: str, *, depth: int, limit: int | None = _PROBED_FOLDERS) -> Iterator[tuple[str, FolderNames]]:
+    """Yield (path below the root with a trailing slash, its names) for a folder, those in it, and so on to `depth`.
+
+    At most `limit` folders, so that recognising a source does not list all of it. Nothing if the root is no folder.
+    Raises OSError.
+    """
+    folders = deque([("", 0)] if source_files.is_folder(root) else [])
+    while folders and (limit is None or limit > 0):
+        prefix, level = folders.popleft()
+        names = scan_folder(os.path.join(root, prefix), root)
+        yield prefix, names
+        limit = limit if limit is None else limit - 1
+        if level < depth:
+            folders.extend((f"{prefix}{name}/", level + 1) for name in names.folders)
 
 
 def walk_files(root: str) -> Iterator[str]:
