@@ -87,7 +87,7 @@ MOST = {
     "validate": (525, 25, 2, 2, 1),
     "split another set": (665, 45, 3, 3, 2),
     "split into 2 folds": (960, 45, 3, 3, 2),
-    "prepare again": (1_680, 70, 4, 4, 2),
+    "prepare again": (1_790, 70, 4, 4, 2),
     "index media": (435, 55, 3, 2, 0),
     "index media again": (240, 35, 3, 3, 0),
     "inspect media": (80, 15, 1, 1, 0),

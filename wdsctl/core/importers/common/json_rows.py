@@ -65,10 +65,10 @@ class JsonRows:
             file = self._files[at]
             begin = checkpoint.offset if at == checkpoint.file and checkpoint.offset else self._starts[at]
             spans = self._members_of(at, begin) if self._are_members[at] else self._elements_of(at, begin)
-            for place, name, start_byte, stop in spans:
+            for place, name, element, stop in spans:
                 self._checkpoints.add(RowPosition(number, at, place, 0))
                 if number >= start:
-                    yield self._row(number, at, file.read_bytes(start_byte, stop), name)
+                    yield self._row(number, at, file.read_bytes(element, stop), name)
                 number += 1
 
     def _elements_of(self, at: int, begin: int) -> Iterator[tuple[int, str, int, int]]:
