@@ -45,7 +45,7 @@ def raw_files(root: Path) -> str:
 
 
 def labelled_images(root: Path) -> str:
-    return a_folder(root, {f"{label}/{i}.jpg": f"{label}{i}".encode() for label in "ab" for i in range(3)})
+    return a_folder(root, {f"{label}/{label}{i}.jpg": f"{label}{i}".encode() for label in "ab" for i in range(3)})
 
 
 def packed(root: Path) -> str:

@@ -77,7 +77,10 @@ def copy_golden(name: str) -> Callable[[Path], str]:
 #: Format -> the path of its source below the folder, and the function that makes the folder.
 SOURCES: dict[str, tuple[str, Callable[[Path], str]]] = {
     "folder": ("", lambda root: a_folder(root, {f"d/{key}": data for key, data in samples(0, 5).items()})),
-    "imagefolder": ("", lambda root: a_folder(root, {f"train/{c}/{i}.jpg": b"%d" % i for c in "ab" for i in range(3)})),
+    "imagefolder": (
+        "",
+        lambda root: a_folder(root, {f"train/{c}/{c}{i}.jpg": b"%d" % i for c in "ab" for i in range(3)}),
+    ),
     "csv folder": ("", lambda root: a_delimited_table(root, "labels.csv", ",")),
     "csv file": ("labels.csv", lambda root: a_delimited_table(root, "labels.csv", ",")),
     "tsv file": ("labels.tsv", lambda root: a_delimited_table(root, "labels.tsv", "\t")),

@@ -48,8 +48,8 @@ def a_table(root: Path, count: int = 10) -> str:
 
 
 def class_folders(root: Path) -> str:
-    names = [f"{split}/{label}/" for split in ("train", "val") for label in ("cat", "dog")]
-    return a_folder(root, {name: data for folder in names for name, data in pictures(3, folder).items()})
+    names = [f"{split}/{label}/{label}" for split in ("train", "val") for label in ("cat", "dog")]
+    return a_folder(root, {name: data for prefix in names for name, data in pictures(3, prefix).items()})
 
 
 def lines_with_media(root: Path) -> str:
@@ -640,7 +640,7 @@ def test_requested_split_replaces_splits_of_source(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_raw", [False, True])
 def test_split_of_written_shards_assigns_samples(tmp_path: Path, is_raw: bool) -> None:
-    files = {f"{label}/{i}.jpg": JPEG + bytes([i]) for label in "abcde" for i in range(10)}
+    files = {f"{label}/{label}{i}.jpg": JPEG + bytes([i]) for label in "abcde" for i in range(10)}
     request = PrepareRequest(
         split={"train": 8, "val": 1, "test": 1}, shard_samples=5, from_format="folder" if is_raw else ""
     )

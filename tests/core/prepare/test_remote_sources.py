@@ -36,7 +36,7 @@ TALK = [{"from": "human", "value": "<image>\nWhat?"}, {"from": "gpt", "value": "
 
 SOURCES: dict[str, Mapping[str, bytes]] = {
     "folder": {**samples(0, 9), "empty/0.jpg": b"", "empty/0.txt": b"", ".git/config": b"", "README": b"x"},
-    "imagefolder": {f"train/{c}/{i}.jpg": an_image("JPEG") for c in "ab" for i in range(5)},
+    "imagefolder": {f"train/{c}/{c}{i}.jpg": an_image("JPEG") for c in "ab" for i in range(5)},
     "csv": {"t.csv": b"file,n\n" + b"".join(b"images/%d.jpg,%d\n" % (i, i) for i in range(9)), **PICTURES},
     "json": {
         "talks.json": json.dumps(

@@ -87,6 +87,11 @@ def read_solutions(root: str, candidates: Sequence[str], folders: Container[str]
     return Solutions(labels, tuple(paths[name] for name in (_VAL_SOLUTION, _TRAIN_SOLUTION) if name in paths))
 
 
+def lists_class_names(name: str) -> bool:
+    """Whether a file beside class folders lists the classes by its name, such as `classes.txt`."""
+    return bool(_FILE_NAMES.fullmatch(name))
+
+
 def _read_lines(path: str) -> list[str]:
     with translate_os_errors(path, "read"), source_files.open_file(path) as file:
         data = file.read(_MAX_BYTES + 1)

@@ -86,7 +86,7 @@ def test_images_of_every_format_are_imported(tmp_path: Path) -> None:
 )
 def test_images_of_rare_formats_become_dataset(tmp_path: Path, form: str, extension: str) -> None:
     image = an_image(form)
-    root = a_folder(tmp_path / "raw", {f"{name}/{i}.{extension}": image for name in "ab" for i in range(3)})
+    root = a_folder(tmp_path / "raw", {f"{name}/{name}{i}.{extension}": image for name in "ab" for i in range(3)})
 
     (converted,) = convert([root], str(tmp_path / "made")).datasets
 
@@ -103,7 +103,7 @@ def test_split_folders_are_part_of_keys(tmp_path: Path) -> None:
 
 
 def test_split_folders_are_splits_of_samples(tmp_path: Path) -> None:
-    files = {f"{split}/{name}/{i}.jpg": b"1" for split in ("train", "valid") for name in "ab" for i in range(2)}
+    files = {f"{split}/{name}/{name}{i}.jpg": b"1" for split in ("train", "valid") for name in "ab" for i in range(2)}
     plain = a_folder(tmp_path / "plain", {"a/1.jpg": b"1", "b/1.jpg": b"2"})
 
     (converted,) = convert([a_folder(tmp_path / "raw", files)], str(tmp_path / "made")).datasets
@@ -160,7 +160,7 @@ def test_folders_without_media_are_no_classes_but_empty_folders_are(tmp_path: Pa
 
 
 def test_splits_share_class_numbers_and_missing_class_is_reported(tmp_path: Path) -> None:
-    files = {f"{split}/{name}/{i}.jpg": b"1" for split in ("Training", "dev") for name in "ab" for i in range(2)}
+    files = {f"{split}/{name}/{name}{i}.jpg": b"1" for split in ("Training", "dev") for name in "ab" for i in range(2)}
     root = a_folder(tmp_path, {**files, "testing/b/1.jpg": b"1", "testing/b/2.jpg": b"1", "extra/z/1.jpg": b"1"})
 
     found = read_samples(root)
@@ -191,7 +191,9 @@ def test_split_with_only_unknown_classes_is_reported_as_error(tmp_path: Path) ->
 
 
 def test_class_folders_may_be_nested_in_other_folders(tmp_path: Path) -> None:
-    files = {f"data/{split}/{name}/images/{i}.jpg": b"1" for split in ("train", "val") for name in "ab" for i in "01"}
+    files = {
+        f"data/{split}/{name}/images/{name}{i}.jpg": b"1" for split in ("train", "val") for name in "ab" for i in "01"
+    }
     root = a_folder(tmp_path, files)
 
     assert importers.best_importer(root)[0].name == "imagefolder"
@@ -280,7 +282,9 @@ def test_scene_folders_are_no_classes(tmp_path: Path) -> None:
 
 
 def test_description_lists_uses_of_folders_and_files(tmp_path: Path) -> None:
-    files = {f"{split}/{name}/{i}.jpg": b"1" for split in ("train", "val") for name in ("cat", "dog") for i in "01"}
+    files = {
+        f"{split}/{name}/{name}{i}.jpg": b"1" for split in ("train", "val") for name in ("cat", "dog") for i in "01"
+    }
     uses = describe_source(a_folder(tmp_path, files)).field_uses
 
     assert [tuple(use) for use in uses] == [

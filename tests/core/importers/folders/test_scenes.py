@@ -62,7 +62,7 @@ def test_folders_of_numbered_files_or_pairs_are_not_surely_scenes(tmp_path: Path
 
 
 @pytest.mark.parametrize("note", ["list.txt", "README.txt"])
-@pytest.mark.parametrize("counts", [(6, 8), (30, 31)])
+@pytest.mark.parametrize("counts", [(6, 14), (30, 71)])
 def test_numbered_photos_are_classes_despite_extra_file_per_folder(
     tmp_path: Path, note: str, counts: tuple[int, int]
 ) -> None:
@@ -72,8 +72,8 @@ def test_numbered_photos_are_classes_despite_extra_file_per_folder(
     assert importers.best_importer(root)[0].name == "imagefolder"
 
 
-def test_photos_with_same_numbers_and_readme_are_classes(tmp_path: Path) -> None:
-    files = {f"{name}/{i:03d}.jpg": b"1" for name in ("cat", "dog") for i in range(30)}
+def test_photos_with_readme_per_folder_are_classes(tmp_path: Path) -> None:
+    files = {f"{name}/{name}{i:03d}.jpg": b"1" for name in ("cat", "dog") for i in range(30)}
     root = a_folder(tmp_path, files | {f"{name}/README.txt": b"1" for name in ("cat", "dog")})
 
     assert importers.best_importer(root)[0].name == "imagefolder"

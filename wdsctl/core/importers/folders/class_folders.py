@@ -14,6 +14,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from wdsctl.core.errors import WdsctlError
+from wdsctl.core.importers.class_names import lists_class_names
 from wdsctl.core.importers.common.folder_files import (
     has_split_name,
     list_folder,
@@ -22,6 +23,7 @@ from wdsctl.core.importers.common.folder_files import (
     split_of_folder,
     walk_folders,
 )
+from wdsctl.core.importers.folders.equal_stems import are_named_after_splits
 from wdsctl.core.importers.protocol import FormatMatch
 from wdsctl.core.media.kinds import MediaType
 from wdsctl.core.safe_open import check_entries_beneath
@@ -34,6 +36,10 @@ _PROBED_CLASSES = 8
 _MAX_WRAPPERS = 3  # folders around the classes, such as 101_ObjectCategories/
 
 CLASSES_SCORE = 0.7  # of folders that may well be classes
+_LISTED_SCORE = 0.75  # of folders with a list of the classes, or of the files of each split, beside them
+
+#: Lists of files beside the classes -> their split, as in Speech Commands. All other files are for training.
+SPLIT_LISTS = {"validation_list.txt": "val", "testing_list.txt": "test"}
 
 #: Media beside the class folders are strays if the classes have at least 20 files for each of them. Of up to 10 files,
 #: this asks too much of small datasets: 4 files for each are enough. Counting ends at 500 strays.
@@ -187,14 +193,17 @@ def match_class_folders(path: str) -> FormatMatch | None:
         if layout is None:
             return None
         probed = [_probe_class(path, prefix) for prefix in layout.class_folders()[:_PROBED_CLASSES]]
-        strays = _list_outside_media(path, layout)
+        outside = _list_outside(path, layout)
+        strays = [name for name in outside if media_type_of(name)]
+        names = [name.rpartition("/")[2] for name in outside]
+        has_list = any(lists_class_names(name) or name in SPLIT_LISTS for name in names)
         has_few_strays = _are_few(len(strays), path, layout)
     except (OSError, WdsctlError):
         return None
     # Folders such as 0001/ that all hold rgb.jpg and depth.png are samples, not classes.
     if not any(probed) or not _are_lone_media(probed) or _have_equal_words(probed):
         return None
-    return _match_classes(layout, probed, strays, has_few_strays=has_few_strays)
+    return _match_classes(layout, probed, strays, has_few_strays=has_few_strays, has_list=has_list)
 
 
 def _probe_class(root: str, prefix: str) -> list[str]:
@@ -209,28 +218,35 @@ def _probe_class(root: str, prefix: str) -> list[str]:
 
 
 def _match_classes(
-    layout: ClassLayout, probed: list[list[str]], strays: Sequence[str], *, has_few_strays: bool
+    layout: ClassLayout, probed: list[list[str]], strays: Sequence[str], *, has_few_strays: bool, has_list: bool
 ) -> FormatMatch:
-    """The match of folders that may be classes. `strays`: media beside the folders."""
+    """The match of folders that may be classes. `strays`: media beside the folders. `has_list`: see `_LISTED_SCORE`."""
     shown = join_with_and([path_for_message(name) for name in layout.classes[:2]])
     if not has_few_strays:
         what = f"{pluralize(len(strays), 'media file')} beside the folders, such as {path_for_message(strays[0])}"
         return FormatMatch(0.1, f"a folder for each class, such as {shown}, but too many files are in no class: {what}")
     if len(layout.classes) < 2:
         return FormatMatch(0.1, f"files in a single folder, {shown}, which would be one class")
+    if len(layout.classes) <= _PROBED_CLASSES and not layout.splits and sum(map(bool, probed)) == 1:
+        return FormatMatch(0.2, f"possibly a folder for each class, such as {shown}, but only one has files")
     if _have_equal_names(probed) and all(re.fullmatch(r".*[0-9]{3,}", name) for name in layout.classes):
         return FormatMatch(0.2, f"possibly a folder for each class, such as {shown}; the folders may also be sequences")
+    if are_named_after_splits(layout.classes):
+        return FormatMatch(
+            0.2, f"possibly a folder for each class, such as {shown}, but their names begin with those of splits"
+        )
     note = f"; {pluralize(len(strays), 'media file')} beside them" if strays else ""
-    return FormatMatch(CLASSES_SCORE, f"media in a folder for each class, such as {shown}{note}")
+    return FormatMatch(
+        _LISTED_SCORE if has_list else CLASSES_SCORE, f"media in a folder for each class, such as {shown}{note}"
+    )
 
 
-def _list_outside_media(root: str, layout: ClassLayout) -> list[str]:
-    """The media in the folders around the classes: in the root, and in the folder that holds splits or classes."""
+def _list_outside(root: str, layout: ClassLayout) -> list[str]:
+    """The files in the folders around the classes: in the root, and in the folder that holds splits or classes."""
     return [
         f"{prefix}{name}"
         for prefix in dict.fromkeys(("", layout.top))
         for name in list_folder(os.path.join(root, prefix), root).files
-        if media_type_of(name)
     ]
 
 

@@ -34,7 +34,7 @@ from wdsctl.core.importers.common.folder_files import (
 from wdsctl.core.importers.common.samples import SourceSample, failed_sample, row_number_key
 from wdsctl.core.importers.common.source import SampleSource
 from wdsctl.core.importers.common.values import check_format_options, parse_choice_option
-from wdsctl.core.importers.folders.class_folders import ClassLayout, find_layout, match_class_folders
+from wdsctl.core.importers.folders.class_folders import SPLIT_LISTS, ClassLayout, find_layout, match_class_folders
 from wdsctl.core.importers.protocol import (
     FieldUse,
     FilePart,
@@ -50,9 +50,6 @@ from wdsctl.core.storage import source_files
 from wdsctl.core.text import join_with_and, path_for_message, pluralize
 
 _SHOWN_CLASSES = 5
-
-#: Lists of files beside the classes -> their split, as in Speech Commands. All other files are for training.
-_SPLIT_LISTS = {"validation_list.txt": "val", "testing_list.txt": "test"}
 
 #: Folders of ImageNet, as Kaggle has it, for localisation and detection.
 _OTHER_TASKS = frozenset({"Annotations", "ImageSets"})
@@ -117,7 +114,7 @@ class _ClassFolderSamples:
 
     @property
     def split_names(self) -> tuple[str, ...]:
-        names = [*self._layout.splits.values()] or (["train", *_SPLIT_LISTS.values()] if self._split_of else [])
+        names = [*self._layout.splits.values()] or (["train", *SPLIT_LISTS.values()] if self._split_of else [])
         return tuple(dict.fromkeys([*names, *(["val"] if self._labels.labels else [])]))
 
     def _media(self) -> Iterator[tuple[str, bool]]:
@@ -199,7 +196,7 @@ class _ClassFolderSamples:
                         repeats.append(path_for_message(first) + " and " + path_for_message(path))
                 elif media_type_of(path) and (folder := self._unlabeled_folder(path)):
                     unlabeled[folder] += 1
-                elif not (self._split_of and name in _SPLIT_LISTS and prefix == self._layout.top):
+                elif not (self._split_of and name in SPLIT_LISTS and prefix == self._layout.top):
                     unused.append(path)
         media_types = {media_type_of(f"x.{extension}") for extension in files}
         known = {*self._class_names.files, *self._labels.files}
@@ -229,7 +226,7 @@ class _ClassFolderSamples:
                 Finding(
                     code="WDS231",
                     severity="error",
-                    message=f"{pluralize(count, 'line')} of {join_with_and(list(_SPLIT_LISTS))} without a file",
+                    message=f"{pluralize(count, 'line')} of {join_with_and(list(SPLIT_LISTS))} without a file",
                     count=count,
                 )
             )
@@ -323,7 +320,7 @@ def _unlabeled_finding(root: str, folder: str, count: int) -> Finding:
 def _read_split_lists(root: str, top: str) -> dict[str, str]:
     """Path below `top` -> its split, from the lists of Speech Commands; empty if there are none."""
     found: dict[str, str] = {}
-    for name, split in _SPLIT_LISTS.items():
+    for name, split in SPLIT_LISTS.items():
         path = os.path.join(root, f"{top}{name}")
         if source_files.is_file(path):
             with translate_os_errors(path, "read"), source_files.open_file(path) as file:

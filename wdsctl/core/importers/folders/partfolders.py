@@ -2,7 +2,8 @@
 
 The folders are below folders of splits, above them (`images/train/7.jpg`), or without any. One of them is named after
 media (`MEDIA_FOLDERS`), or two form a pair (`_PAIRS`); the others have files of the same names. Folders may also share
-the rest of their names: `train` and `train_masks`. Names of files may have an addition for each part:
+the rest of their names: `train` and `train_masks`. Folders of any other names are parts if the evidence of
+`equal_stems` says so. Names of files may have an addition for each part:
 `7_leftImg8bit.png`, `7_gtFine_labelIds.png`, `mask_7.png` (see `common/roles.py`).
 
 Folders that are named like parts, but have files of other names, are refused: they are hardly classes.
@@ -16,8 +17,9 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from types import MappingProxyType
 from typing import NamedTuple
 
 from wdsctl.core.dataset.config import DatasetConfig
@@ -27,7 +29,6 @@ from wdsctl.core.importers.common.folder_files import (
     ListedSamples,
     PairedFiles,
     PairedFolder,
-    has_split_name,
     list_folder,
     media_type_of,
     normalize_split_names,
@@ -47,6 +48,16 @@ from wdsctl.core.importers.common.roles import (
 from wdsctl.core.importers.common.source import SampleSource
 from wdsctl.core.importers.common.values import check_format_options
 from wdsctl.core.importers.folders.class_folders import CLASSES_SCORE
+from wdsctl.core.importers.folders.equal_stems import (
+    Level,
+    Verdict,
+    find_part_sites,
+    judge_sites,
+    name_of_word,
+    split_file,
+    walk_levels,
+)
+from wdsctl.core.importers.folders.scenes import SCENES_SCORE
 from wdsctl.core.importers.protocol import FieldUse, FormatMatch, Options, Source, SourceDescription
 from wdsctl.core.samples.naming import strip_extension
 from wdsctl.core.storage import source_files
@@ -62,11 +73,24 @@ _PAIRS = {
     "before": ("after",),
 }
 
-_MAX_WRAPPERS = 3  # folders around the folders of parts
 _PROBED_NAMES = 200
+_PROBED_FOLDERS = 8
 _EQUAL_SHARE = 0.5  # of the probed files of a folder that have a file of the same name in the first one
 
 _NESTED_FOLDERS = 16  # below a folder of annotations that may be one of parts
+
+
+_SCORES: dict[Verdict, float] = {
+    "classes": 0.15,  # less than that of raw files
+    "words": SCENES_SCORE,
+    "unsure": CLASSES_SCORE,
+    "parts": 0.83,
+}
+_REASONS: dict[Verdict, str] = {
+    "classes": ", but the files differ like those of classes; --from partfolders pairs them",
+    "words": ", which make one sample of each name",
+    "unsure": ", which make one sample of each name",
+}
 
 
 class PartFoldersImporter:
@@ -77,7 +101,7 @@ class PartFoldersImporter:
 
     def recognise(self, path: str) -> FormatMatch | None:
         try:
-            groups = _find_groups(path) if source_files.is_folder(path) else []
+            groups = _find_groups(path, probes=_PROBED_FOLDERS) if source_files.is_folder(path) else []
             unpaired = _find_unpaired(path) if not groups and source_files.is_folder(path) else None
         except (OSError, WdsctlError):
             return None
@@ -87,11 +111,15 @@ class PartFoldersImporter:
             return None
         first = groups[0]
         shown = join_with_and([path_for_message(f"{first.prefix}{name}") for name in (first.main, *first.others)])
-        # Classes such as face/ and face_mask/ may have numbered files.
-        if not all(group.is_clear for group in groups):
-            return FormatMatch(CLASSES_SCORE, f"{shown} have files of matching names")
+        verdict = next(each for each in _SCORES if any(group.verdict == each for group in groups))
+        reason = f"{shown} have files of matching names"
+        if first.left_over:
+            what = join_with_and([path_for_message(f"{first.prefix}{name}") for name in first.left_over])
+            reason += f" (those of {what} have other names, and stay out)"
+        if verdict != "parts":
+            return FormatMatch(_SCORES[verdict], f"{reason}{_REASONS[verdict]}")
         folders = tuple(f"{group.prefix}{name}" for group in groups for name in (group.main, *group.others))
-        return FormatMatch(0.83, f"{shown} have files of matching names", media_folders=folders)
+        return FormatMatch(_SCORES[verdict], reason, media_folders=folders)
 
     def open(self, path: str, options: Options) -> Source:
         check_format_options(self.name, options, ())
@@ -123,14 +151,19 @@ IMPORTER = PartFoldersImporter()
 
 class _Group(NamedTuple):
     """Folders below `prefix`, which ends in a slash unless it is the root: `main` has the media, `others` further parts
-    of the same samples. `keys`: what their keys begin with. `is_clear`: whether the names of the folders say so.
+    of the same samples. `keys`: what their keys begin with. `verdict`: whether they are parts.
+
+    `words`: if equal names have shown the group, folder -> what its part is called before the extension, or empty.
+    `left_over`: folders beside them whose files have other names.
     """
 
     prefix: str
     main: str
     others: tuple[str, ...]
     keys: str
-    is_clear: bool = True
+    verdict: Verdict = "parts"
+    words: Mapping[str, str] = MappingProxyType({})
+    left_over: tuple[str, ...] = ()
 
 
 class _Unpaired(NamedTuple):
@@ -143,39 +176,28 @@ class _Unpaired(NamedTuple):
     counterpart: str
 
 
-class _Level(NamedTuple):
-    """Folders beside each other, below `prefix`."""
-
-    prefix: str
-    folders: list[str]
-
-
-def _walk_levels(root: str) -> Iterator[list[_Level]]:
-    """Yield where folders of parts may be: in the root, in a lone folder below it, or in each split. Raises OSError."""
-    prefix = ""
-    for _ in range(_MAX_WRAPPERS + 1):
-        names = list_folder(os.path.join(root, prefix), root)
-        yield [_Level(prefix, names.folders)]
-        splits = [name for name in names.folders if has_split_name(name)]
-        if splits:
-            below = [f"{prefix}{name}/" for name in splits]
-            yield [_Level(each, list_folder(os.path.join(root, each), root).folders) for each in below]
-            return
-        if len(names.folders) != 1 or any(map(media_type_of, names.files)):
-            return
-        prefix = f"{prefix}{names.folders[0]}/"
-
-
-def _find_groups(root: str) -> list[_Group]:
-    """The groups of folders of the first level that has any. Raises OSError."""
-    for levels in _walk_levels(root):
+def _find_groups(root: str, *, probes: int | None = None) -> list[_Group]:
+    """The groups of folders of the first level that has any. `probes`: look at so many folders. Raises OSError."""
+    for levels in walk_levels(root):
         groups = [group for level in levels for group in _find_groups_in(root, level)]
+        if not all(group.verdict == "parts" for group in groups) or not groups:
+            sites = [site for level in levels for site in find_part_sites(root, *level, probes=probes)]
+            verdict = judge_sites(sites)
+            groups = [
+                _Group(site.prefix, *_main_and_others(site.words), site.keys, verdict, site.words, site.left_over)
+                for site in sites
+            ] or groups
         if groups:
             return groups
     return []
 
 
-def _find_groups_in(root: str, level: _Level) -> list[_Group]:
+def _main_and_others(folders: Iterable[str]) -> tuple[str, tuple[str, ...]]:
+    main, *others = folders
+    return main, tuple(others)
+
+
+def _find_groups_in(root: str, level: Level) -> list[_Group]:
     prefix, folders = level
     by_word = {name.lower(): name for name in reversed(folders)}
     mains = [by_word[word] for word in sorted(MEDIA_FOLDERS & by_word.keys())]
@@ -189,7 +211,9 @@ def _find_groups_in(root: str, level: _Level) -> list[_Group]:
     for core, main, roles in _folders_by_core(folders):
         others = tuple(name for name in roles if _have_paired_names(root, prefix, main, name, share=PAIRED_SHARE))
         if others:
-            found.append(_Group(prefix, main, others, f"{prefix}{core}/", is_clear=bool(split_of_folder(core))))
+            # Classes such as face/ and face_mask/ may have numbered files.
+            verdict: Verdict = "parts" if split_of_folder(core) else "unsure"
+            found.append(_Group(prefix, main, others, f"{prefix}{core}/", verdict))
     return found
 
 
@@ -256,7 +280,7 @@ def _have_paired_names(root: str, prefix: str, main: str, other: str, *, share: 
 
 def _find_unpaired(root: str) -> _Unpaired | None:
     """Folders of media and of another part, by their names, whose files do not match. Raises OSError."""
-    for level in (level for levels in _walk_levels(root) for level in levels):
+    for level in (level for levels in walk_levels(root) for level in levels):
         prefix, folders = level
         mains = [name for name in folders if name.lower() in MEDIA_FOLDERS]
         pairs = [(main, name) for main in mains[:1] for name in folders if _is_named_like_part(name)]
@@ -292,12 +316,46 @@ class _PartFolders(PairedFolder):
         self._parts: Counter[tuple[str, str]] = Counter()  # name of the folder, name of the part
         self._unused: list[str] = []
         self._lacking: Counter[tuple[str, str]] = Counter()  # name of the folder, an example
+        self._repeats: list[str] = []  # files whose folder has another one with their stem
+        self._words = {folder: word for group in groups for folder, word in group.words.items()}
         in_groups = set[str]()
+        by_folder = _list_by_folder(self.files.paths, groups)
         for group in groups:
-            in_groups |= self._add_group(group)
+            in_groups |= self._add_equal_names(group, by_folder) if group.words else self._add_group(group)
         splits = normalize_split_names(sample.split for sample in self.samples)
         self.samples = [sample._replace(split=splits[sample.split]) for sample in self.samples]
         self._unused = [path for path in self.files.paths if path not in in_groups]
+
+    def _add_equal_names(self, group: _Group, by_folder: Mapping[str, Sequence[str]]) -> set[str]:
+        """Add the samples of folders with equal names of files. Returns the paths of their files."""
+        by_name: dict[str, dict[str, str]] = {}
+        used = set[str]()
+        have: dict[str, set[str]] = {}
+        for folder, word in group.words.items():
+            top = f"{group.prefix}{folder}/"
+            have[folder] = set()
+            for path in by_folder.get(top, ()):
+                name, extension = split_file(path[len(top) :])
+                part = f"{word}.{extension}" if word else extension
+                files = by_name.setdefault(name, {})
+                if not extension or part in files:
+                    continue
+                if name in have[folder]:
+                    self._repeats.append(path)
+                files[part] = path
+                used.add(path)
+                have[folder].add(name)
+                self._parts[folder, part] += 1
+        for folder, names in have.items():
+            lacking = [files for name, files in by_name.items() if files and name not in names]
+            if lacking:
+                self._lacking[f"{group.prefix}{folder}", next(iter(lacking[0].values()))] += len(lacking)
+        self.samples += [
+            PairedFiles(f"{group.keys}{name}", files, _split_of(group, files))
+            for name, files in by_name.items()
+            if files
+        ]
+        return used
 
     def _add_group(self, group: _Group) -> set[str]:
         """Add the samples of a group. Returns the paths of their files."""
@@ -316,9 +374,7 @@ class _PartFolders(PairedFolder):
         for other in group.others:
             used |= self._add_folder(group, other, by_name, partners)
         for name, files in by_name.items():
-            segments = [*group.keys.split("/"), *next(iter(files.values())).split("/")[:-1]]
-            split = next(filter(None, map(split_of_folder, segments)), "")
-            self.samples.append(PairedFiles(f"{group.keys}{name}", files, split))
+            self.samples.append(PairedFiles(f"{group.keys}{name}", files, _split_of(group, files)))
         return used
 
     def _add_folder(
@@ -375,11 +431,47 @@ class _PartFolders(PairedFolder):
                 f"{path_for_message(example)}: the samples lack this part",
                 count=count,
             )
+        if self._repeats:
+            what = "file differs from another one" if len(self._repeats) == 1 else "files differ from others"
+            yield Finding(
+                code="WDS241",
+                severity="warning",
+                message=f"{len(self._repeats):,} {what} in the extension only, such as "
+                f"{path_for_message(self._repeats[0])}: both are parts of the same sample, and a field has the first",
+                count=len(self._repeats),
+            )
         reason = "outside the folders of parts, or without a file of the same name"
         yield from unused_files_findings(self._unused, reason, self.files.hidden)
 
     def _config(self) -> DatasetConfig | None:
-        return role_config(part for _, part in self._parts)
+        config = role_config(part for _, part in self._parts)
+        if config is not None or len(set(filter(None, self._words.values()))) < 2:
+            return config
+        fields: dict[str, set[str]] = {}
+        for folder, part in self._parts:
+            fields.setdefault(self._words[folder] or name_of_word(folder), set()).add(part)
+        lacking = {
+            field for field, parts in fields.items() for sample in self.samples if parts.isdisjoint(sample.files)
+        }
+        field_map = {field: ",".join(sorted(parts)) for field, parts in sorted(fields.items())}
+        return DatasetConfig("CrudeSample", field_map, optional=tuple(sorted(lacking)))
+
+
+def _list_by_folder(paths: Iterable[str], groups: Iterable[_Group]) -> dict[str, list[str]]:
+    """Folder of parts -> the paths of all files below it."""
+    found: dict[str, list[str]] = {f"{group.prefix}{name}/": [] for group in groups for name in group.words}
+    for path in paths if found else ():
+        at = path.find("/")
+        while at >= 0 and path[: at + 1] not in found:
+            at = path.find("/", at + 1)
+        if at >= 0:
+            found[path[: at + 1]].append(path)
+    return found
+
+
+def _split_of(group: _Group, files: Mapping[str, str]) -> str:
+    segments = [*group.keys.split("/"), *next(iter(files.values())).split("/")[:-1]]
+    return next(filter(None, map(split_of_folder, segments)), "")
 
 
 def _part_of_folder(group: _Group, folder: str) -> str:

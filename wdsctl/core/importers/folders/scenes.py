@@ -40,7 +40,7 @@ _USUAL_SHARE = 0.8  # a name is usual if so many folders have it
 #: Media of a sample whose names are numbered: so few are parts of it, and so many may also be the photos of a class.
 _FEW_NUMBERED = 4
 _SOME_NUMBERED = 12
-_SURE_SCORE = 0.8
+SCENES_SCORE = 0.8  # of folders that are samples without doubt
 _UNSURE_SCORE = 0.7  # that of class folders: the user decides
 
 
@@ -162,12 +162,12 @@ def _score_names(folders: list[list[str]], usual: list[str]) -> float:
     if named:
         like_it = [sum(extension_of_name(name) == extension_of_name(named[0]) for name in names) for names in numbered]
         is_few = median(like_it) <= _FEW_NUMBERED and median(map(len, numbered)) <= _SOME_NUMBERED
-        return _SURE_SCORE if len(named) > 1 or is_few else _UNSURE_SCORE
+        return SCENES_SCORE if len(named) > 1 or is_few else _UNSURE_SCORE
     names, count = Counter(numbered).most_common(1)[0]
     if count < _USUAL_SHARE * len(folders):
         return 0.0
     if len(names) <= _FEW_NUMBERED:
-        return _SURE_SCORE
+        return SCENES_SCORE
     return _UNSURE_SCORE if len(names) <= _SOME_NUMBERED or len(folders) == _PROBED_FOLDERS else 0.0
 
 
@@ -180,5 +180,5 @@ def _usual_names(folders: Iterator[FolderNames]) -> list[str]:
     counts: Counter[str] = Counter()
     number = 0
     for number, names in enumerate(folders, 1):  # noqa: B007 - the last number counts
-        counts.update(name for name in names.files if extension_of_name(name))
-    return sorted(name for name, count in counts.items() if count >= _USUAL_SHARE * number)
+        counts.update(names.files)
+    return sorted(name for name, count in counts.items() if count >= _USUAL_SHARE * number and extension_of_name(name))
