@@ -473,7 +473,7 @@ def test_raw_folders_named_like_splits_give_warning(tmp_path: Path, prefix: str)
 
 
 def test_split_folder_warning_mentions_class_folders_inside(tmp_path: Path) -> None:
-    (warning,) = split_folder_warnings(tmp_path, ["train/a/1.txt", "train/b/2.txt", "val/b/3.txt"])
+    (warning,) = split_folder_warnings(tmp_path, ["train/a/1.txt", "train/b/2.txt", "val/b/3.txt", "extra/4.txt"])
 
     assert "The folders inside are not classes, either." in warning
     assert "wdsctl prepare" not in warning
@@ -483,7 +483,8 @@ def test_split_folder_warning_mentions_class_folders_inside(tmp_path: Path) -> N
     "folders", [("train", "val"), ("split=train", "split=val"), ("v1.0/x (new)/train", "v1.0/x (new)/split=val")]
 )
 def test_command_of_split_folder_warning_makes_the_splits(tmp_path: Path, folders: tuple[str, str]) -> None:
-    (warning,) = split_folder_warnings(tmp_path, [f"{folders[0]}/a.txt", f"{folders[1]}/b.txt", f"{folders[1]}/c.txt"])
+    files = [f"{folders[0]}/a.txt", f"{folders[1]}/b.txt", f"{folders[1]}/c.txt", "extra/d.txt"]
+    (warning,) = split_folder_warnings(tmp_path, files)
 
     command = shlex.split(warning.rpartition("To make them splits, run `")[2].removesuffix("`"))
 
@@ -494,11 +495,60 @@ def test_command_of_split_folder_warning_makes_the_splits(tmp_path: Path, folder
 
 def test_dry_run_warns_about_folders_named_like_splits(tmp_path: Path) -> None:
     root = a_folder(tmp_path / "raw", {"train/a.txt": b"x", "val/b.txt": b"x"})
+    more = a_folder(tmp_path / "more", {"train/a.txt": b"x", "val/b.txt": b"x", "extra/c.txt": b"x"})
 
-    report = prepare(root, str(tmp_path / "out"), prepare_request(dry_run=True))
+    reports = [prepare(each, str(tmp_path / "out"), prepare_request(dry_run=True)) for each in (more, root)]
 
-    assert report.folder is not None
-    assert [each.code for each in report.folder.findings] == ["WDS258"]
+    assert [[each.code for each in report.folder.findings] for report in reports if report.folder] == [["WDS258"], []]
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        (["train/1.jpg", "train/1.txt", "val/1.jpg", "val/1.txt"], {"train": 1, "val": 1}),
+        (["x/Training/a/1.txt", "x/Training/b/1.txt", "x/dev/b/1.txt", "x/testing/1.txt"],
+         {"train": 2, "val": 1, "test": 1}),
+        (["split=train/1.txt", "split=extra/1.txt"], {"train": 1, "extra": 1}),
+        # Not all samples are in such folders, two folders mean one split, none is for training.
+        (["train/1.txt", "val/1.txt", "2.txt"], {"train": 3}),
+        (["train/1.txt", "dev/1.txt", "val/1.txt"], {"train": 3}),
+        (["test/1.txt", "val/1.txt"], {"train": 2}),
+        (["train/1.txt", "val_small/1.txt"], {"train": 2}),
+    ],
+)  # fmt: skip
+def test_folders_of_raw_files_named_after_splits_are_splits(
+    tmp_path: Path, files: list[str], expected: dict[str, int]
+) -> None:
+    root = a_folder(tmp_path / "raw", {path: path.encode() for path in files})
+    request = prepare_request(sample_type="CrudeSample")
+
+    report = prepare(root, str(tmp_path / "out"), request)
+
+    assert splits(report) == expected
+    assert report.index is not None
+    codes = [each.code for each in report.index.findings]
+    assert codes == ([] if len(expected) > 1 else ["WDS258"])
+    assert prepare(root, str(tmp_path / "out"), request).up_to_date
+    converted = convert([root], str(tmp_path / "converted"), ConvertRequest(from_format="folder"))
+    assert converted.datasets[0].splits == expected
+
+
+def test_files_added_to_split_folders_join_their_splits(tmp_path: Path) -> None:
+    request = prepare_request(sample_type="CrudeSample")
+    root = a_folder(tmp_path / "raw", {"train/1.txt": b"1", "val/1.txt": b"2"})
+    prepare(root, str(tmp_path / "out"), request)
+
+    a_folder(tmp_path / "raw", {"val/2.txt": b"3", "val/3.txt": b"4", "train/2.txt": b"5"})
+
+    assert splits(prepare(root, str(tmp_path / "out"), request)) == {"train": 2, "val": 3}
+
+
+def test_requested_split_overrides_split_folders(tmp_path: Path) -> None:
+    root = a_folder(tmp_path / "raw", {f"{split}/{i}.txt": b"x" for split in ("train", "val") for i in range(5)})
+
+    report = prepare(root, str(tmp_path / "out"), prepare_request(sample_type="CrudeSample", split={"all": 1.0}))
+
+    assert splits(report) == {"all": 10}
 
 
 @pytest.mark.parametrize(
@@ -516,14 +566,14 @@ def test_split_folder_warning_needs_two_split_names_and_no_request(
 
 
 def test_split_folder_warning_ends_when_dataset_has_splits(tmp_path: Path) -> None:
-    files = ["train/a.txt", "val/b.txt"]
+    files = ["train/a.txt", "val/b.txt", "c.txt"]
     assert len(split_folder_warnings(tmp_path, files)) == len(split_folder_warnings(tmp_path, files)) == 1
 
     keys = {}
     for name in ("train", "val"):
         keys[name] = str(tmp_path / f"{name}.txt")
         Path(keys[name]).write_text(f"{name}/{'a' if name == 'train' else 'b'}\n")
-    split_dataset(str(tmp_path / "out"), SplitRequest(rule=SplitRule({}, keys=keys)))
+    split_dataset(str(tmp_path / "out"), SplitRequest(rule=SplitRule({}, keys=keys, rest="none")))
 
     assert split_folder_warnings(tmp_path, files) == []
 

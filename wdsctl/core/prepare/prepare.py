@@ -23,7 +23,7 @@ from wdsctl.core.dataset.root_spec import RootSpec, parse_root_spec
 from wdsctl.core.dataset.shard_names import is_jsonl_name
 from wdsctl.core.errors import DatasetError
 from wdsctl.core.files import make_folder
-from wdsctl.core.importers.splits.folders import split_folder_findings
+from wdsctl.core.importers.splits.folders import split_folder_findings, split_folder_rule
 from wdsctl.core.importers.splits.shards import default_split_rule
 from wdsctl.core.index.index import (
     IndexReport,
@@ -470,7 +470,9 @@ def _run_steps(
                 request.seed,
                 progress,
                 allow_split_changes=request.allows("allow_split_changes"),
-                default=partial(default_split_rule, dataset, uses_field=request.uses_split_field),
+                default=partial(default_split_rule, dataset, uses_field=request.uses_split_field)
+                if listing is None
+                else partial(split_folder_rule, [sample.key for sample in listing.samples]),
             )
             is_new = is_new or is_divided
             about_splits = split_findings(dataset, split, listing, dest, request, is_divided=is_divided)
@@ -581,8 +583,9 @@ def _dry_run_of_folder(
     with Ledger.open_for_reading(path) as ledger:
         is_new = not ledger.planned_shards()
         folder = write_folder(source, dest, request, ledger=ledger, listing=listing, progress=progress)
-    if is_new and request.split is None:
-        unused = split_folder_findings((sample.key for sample in listing.samples), dest)
+    keys = [sample.key for sample in listing.samples]
+    if is_new and request.split is None and split_folder_rule(keys) is None:
+        unused = split_folder_findings(keys, dest)
         folder = replace(folder, findings=(*folder.findings, *unused))
     preview = preview_samples(source, dest, request, progress=progress)
     return _dry_run_report(source, dest, form, folder, None, preview=preview)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from hashlib import blake2b
 from itertools import islice
 from typing import cast
@@ -15,7 +15,7 @@ from wdsctl.core.importers.common.source import SampleSource
 from wdsctl.core.importers.common.values import check_format_options, parse_choice_option, parse_list_option
 from wdsctl.core.importers.lone_tables import check_lone_tables
 from wdsctl.core.importers.protocol import FilePart, FormatMatch, Options, Source, SourceDescription
-from wdsctl.core.importers.splits.folders import split_folder_findings
+from wdsctl.core.importers.splits.folders import split_folder_findings, splits_by_folder
 from wdsctl.core.samples.naming import KEY_RULES, OnMissing, dotless_key, parse_key_rule, split_name
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import pluralize
@@ -58,12 +58,11 @@ class FolderImporter:
             error.hint = error.hint.replace("--on-missing ", "-O on-missing=").replace("--parts", "-O parts=NAMES")
             error.hint = error.hint.replace("--key-until ", "-O key-until=")
             raise
-        findings = (
-            *_incomplete_findings(listing, on_missing),
-            *split_folder_findings((sample.key for sample in listing.samples), "DEST"),
-        )
+        splits = splits_by_folder(sample.key for sample in listing.samples)
+        unused = () if splits else split_folder_findings((sample.key for sample in listing.samples), "DEST")
+        findings = (*_incomplete_findings(listing, on_missing), *unused)
         about = SourceDescription(findings=findings, unused=tuple(problem.name for problem in listing.left_out))
-        return SampleSource(_FolderSamples(path, listing), describe=lambda: about)
+        return SampleSource(_FolderSamples(path, listing, splits), tuple(splits.values()), lambda: about)
 
 
 IMPORTER = FolderImporter()
@@ -85,9 +84,10 @@ def _incomplete_findings(listing: RawListing, on_missing: OnMissing) -> Iterator
 
 
 class _FolderSamples:
-    def __init__(self, root: str, listing: RawListing) -> None:
+    def __init__(self, root: str, listing: RawListing, splits: Mapping[str, str]) -> None:
         self._root = root
         self._listing = listing
+        self._splits = splits
 
     def samples(self, start: int) -> Iterator[SourceSample]:
         for key, parts in islice(self._listing.samples, start, None):
@@ -95,6 +95,7 @@ class _FolderSamples:
             yield SourceSample(
                 dotless_key(key),
                 tuple(FilePart(name, f"{path}.{name}", 0, size, self._root) for name, size, _ in parts),
+                split=next((split for folder, split in self._splits.items() if key.startswith(folder)), ""),
             )
 
     def digest(self) -> bytes:

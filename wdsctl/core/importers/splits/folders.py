@@ -1,4 +1,4 @@
-"""Report folders of raw files that are named like splits: they become parts of the keys, and not splits."""
+"""Folders of raw files that are named after splits: splits if they have all samples, else parts of the keys."""
 
 from __future__ import annotations
 
@@ -8,8 +8,14 @@ from typing import NamedTuple
 
 from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.errors import Finding
-from wdsctl.core.importers.common.folder_files import is_split_folder, partition_split, split_of_folder
-from wdsctl.core.split_rules.names import NO_SPLIT, STANDARD_SPLITS
+from wdsctl.core.importers.common.folder_files import (
+    has_split_name,
+    is_split_folder,
+    partition_split,
+    split_of_folder,
+)
+from wdsctl.core.split_rules.names import NO_SPLIT, STANDARD_SPLITS, split_of_value
+from wdsctl.core.split_rules.rule import SplitRule
 from wdsctl.core.text import join_with_and, path_for_message, pluralize
 
 _TRAINING = frozenset(name for name, split in STANDARD_SPLITS.items() if split == "train")
@@ -32,12 +38,36 @@ class _SplitFolders(NamedTuple):
         return {re.split("[-_0-9]", (partition_split(name) or name).lower())[0] for name in self.counts}
 
 
+def split_folder_rule(keys: Iterable[str]) -> SplitRule | None:
+    """The rule that makes splits of the folders that are named after them; None if these do not have all samples.
+
+    `keys`: the paths of the samples without extensions.
+    """
+    found, total = _find_split_folders(keys)
+    return SplitRule({}, by_value=f"key:{_key_pattern(found)}") if _splits_of(found, total) else None
+
+
+def splits_by_folder(keys: Iterable[str]) -> dict[str, str]:
+    """Folder with a trailing slash -> the split that `split_folder_rule` makes of it; empty without such a rule."""
+    found, total = _find_split_folders(keys)
+    return {f"{found.prefix}{name}/": split for name, split in _splits_of(found, total).items()}
+
+
 def split_folder_findings(keys: Iterable[str], dest: str) -> tuple[Finding, ...]:
     """The finding WDS258 if samples are in a folder that is named after a split, and others are not; else none.
 
     The name of a folder for training alone is no finding. `keys`: the paths of the samples without extensions. The
     caller has checked that no splits were requested, and that all samples of `dest` are for training.
     """
+    found, total = _find_split_folders(keys)
+    has_others = total > sum(found.counts.values())
+    if len(found.words) + has_others < 2 or found.words <= _TRAINING:
+        return ()
+    return (_make_finding(found, dest, has_others=has_others),)
+
+
+def _find_split_folders(keys: Iterable[str]) -> tuple[_SplitFolders, int]:
+    """The folders named after splits that have most samples, and the number of all samples."""
     by_prefix: dict[str, _SplitFolders] = {}
     total = 0
     for key in keys:
@@ -49,11 +79,16 @@ def split_folder_findings(keys: Iterable[str], dest: str) -> tuple[Finding, ...]
             found = by_prefix.setdefault(prefix, _SplitFolders(prefix, {}, set()))
             found.counts[folders[at]] = found.counts.get(folders[at], 0) + 1
             found.inner.update(folders[at + 1 : at + 2])
-    found = max(by_prefix.values(), key=lambda each: sum(each.counts.values()), default=_SplitFolders("", {}, set()))
-    has_others = total > sum(found.counts.values())
-    if len(found.words) + has_others < 2 or found.words <= _TRAINING:
-        return ()
-    return (_make_finding(found, dest, has_others=has_others),)
+    return max(
+        by_prefix.values(), key=lambda each: sum(each.counts.values()), default=_SplitFolders("", {}, set())
+    ), total
+
+
+def _splits_of(found: _SplitFolders, total: int) -> dict[str, str]:
+    """Folder -> split, if the folders have all samples, are named after different splits, and one is for training."""
+    splits = {name: split_of_value(split_of_folder(name)) for name in found.counts if has_split_name(name)}
+    is_clear = len(set(splits.values())) == len(found.counts) > 1 and "train" in splits.values()
+    return splits if is_clear and total == sum(found.counts.values()) else {}
 
 
 def _is_named_like_split(name: str) -> bool:
