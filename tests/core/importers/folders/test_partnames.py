@@ -140,3 +140,54 @@ def test_partnames_is_recognised_among_many_files(tmp_path: Path, names: tuple[s
     root = some_files(tmp_path, *names, numbers=map(str, range(700)))
 
     assert importers.best_importer(root)[0].name == "partnames"
+
+
+def test_words_that_end_nearly_all_names_are_parts(tmp_path: Path) -> None:
+    root = some_files(tmp_path, *(f"s{{0}}/s{{0}}_{word}.nii.gz" for word in ("t1", "T2", "seg")))
+    some_files(tmp_path, "s{0}/s{0}.json")
+
+    assert importers.best_importer(root)[0].name == "partnames"
+    found = read_samples(root)
+    assert set(found) == {f"s{n}/s{n}" for n in ("0", "1", "10", "11")}
+    assert found["s10/s10"] == {
+        "json": b"s{0}/s{0}.json 10",
+        **{f"{word.lower()}.nii.gz": f"s{{0}}/s{{0}}_{word}.nii.gz 10".encode() for word in ("t1", "T2", "seg")},
+    }
+    config = describe_source(root).config
+    assert config is not None
+    assert config.field_map == {"seg": "seg.nii.gz", "t1": "t1.nii.gz", "t2": "t2.nii.gz"}
+    assert description_findings(root) == []
+
+
+def test_missing_endings_are_reported_and_optional(tmp_path: Path) -> None:
+    root = some_files(tmp_path, "{}_left.png", "{}_right.png", numbers=map(str, range(100, 140)))
+    (tmp_path / "107_right.png").unlink()
+    a_folder(tmp_path, {"cover.png": b"x"})
+
+    assert importers.best_importer(root)[0].name == "partnames"
+    assert read_samples(root)["107"] == {"left.png": b"{}_left.png 107"}
+    assert description_findings(root) == [("WDS201", "error", 1), ("WDS239", "error", 1)]
+    config = describe_source(root).config
+    assert config is not None
+    assert config.optional == ("right",)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["{}_cat.jpg"],
+        [f"{{}}_{chr(97 + i)}x.jpg" for i in range(9)],
+        ["{}_0.jpg", "{}_1.jpg"],
+        ["{}_left.txt", "{}_right.txt"],
+        ["{}_left.jpg", "{}_right.jpg", "x{}.jpg"],
+    ],
+)
+def test_other_words_in_names_are_no_parts(tmp_path: Path, names: list[str]) -> None:
+    assert formats_of(some_files(tmp_path, *names)) == ["folder"]
+
+
+def test_endings_that_few_names_share_are_no_parts(tmp_path: Path) -> None:
+    root = some_files(tmp_path, "{}_left.jpg", numbers=map(str, range(100, 120)))
+    some_files(tmp_path, "{}_right.jpg", numbers=map(str, range(110, 130)))
+
+    assert formats_of(root) == ["folder"]

@@ -8,12 +8,13 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from hashlib import blake2b
 from typing import Generic, NamedTuple, TypeVar
 
+from wdsctl.core.dataset.config import DatasetConfig
 from wdsctl.core.dataset.raw_folder_walk import LITTER_NAMES
 from wdsctl.core.dataset.shard_names import UNPACK_COMMANDS
 from wdsctl.core.errors import Finding, WdsctlError, translate_os_errors
@@ -302,6 +303,15 @@ class PairedFolder:
         parts = tuple(self.files.part(part, path) for part, path in sample.files.items())
         key = safe_key(sample.name) or row_number_key(self.samples.index(sample))
         return SourceSample(key, parts, split=sample.split)
+
+
+def fields_config(fields: Mapping[str, Collection[str]], samples: Sequence[PairedFiles]) -> DatasetConfig:
+    """The field map of a CrudeSample: field -> names of its parts. Fields that some samples lack are optional."""
+    lacking = {
+        field for field, parts in fields.items() if any(sample.files.keys().isdisjoint(parts) for sample in samples)
+    }
+    field_map = {field: ",".join(sorted(parts)) for field, parts in sorted(fields.items())}
+    return DatasetConfig("CrudeSample", field_map, optional=tuple(sorted(lacking)))
 
 
 def unused_files_findings(paths: Iterable[str], reason: str, hidden: int = 0) -> list[Finding]:

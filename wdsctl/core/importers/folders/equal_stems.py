@@ -41,7 +41,7 @@ from wdsctl.core.urls import is_url
 Verdict = Literal["parts", "unsure", "words", "classes"]
 
 #: Extensions of files that hold the data of a sample, beside media: arrays, volumes, point clouds.
-_DATA_EXTENSIONS = REFERENCED_EXTENSIONS | {
+DATA_EXTENSIONS = REFERENCED_EXTENSIONS | {
     *(
         "bin",
         "exr",
@@ -243,7 +243,7 @@ def _judge(root: str, prefix: str, words: Mapping[str, str], keys: str, *, is_pr
 def _judge_some(root: str, prefix: str, words: Mapping[str, str], keys: str) -> PartSite | None:
     folders = [folder for name in words if (folder := _read_folder(root, prefix, name)).stems]
     data = [folder for folder in folders if folder.kind not in _TEXT_EXTENSIONS]
-    media = [folder for folder in data if folder.extension in _DATA_EXTENSIONS]
+    media = [folder for folder in data if folder.extension in DATA_EXTENSIONS]
     if len(folders) < 2 or not media or not all(folder.kind for folder in data):
         return None
     main = max(media, key=lambda folder: (not _is_named_like_part(folder.name), len(folder.stems)))
@@ -279,7 +279,7 @@ def _read_folder(root: str, prefix: str, name: str) -> _Folder:
                 extension = known[ending] = extension_of_name(f"x.{ending}") if dot else ""
             if extension == "gz":
                 stem, extension = split_file(file)
-            if not extension or not stem or (extension not in _DATA_EXTENSIONS and is_document(file)):
+            if not extension or not stem or (extension not in DATA_EXTENSIONS and is_document(file)):
                 continue
             if below:
                 stem = f"{below}{stem}"

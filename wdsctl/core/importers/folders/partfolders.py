@@ -29,6 +29,7 @@ from wdsctl.core.importers.common.folder_files import (
     ListedSamples,
     PairedFiles,
     PairedFolder,
+    fields_config,
     list_folder,
     media_type_of,
     normalize_split_names,
@@ -450,11 +451,7 @@ class _PartFolders(PairedFolder):
         fields: dict[str, set[str]] = {}
         for folder, part in self._parts:
             fields.setdefault(self._words[folder] or name_of_word(folder), set()).add(part)
-        lacking = {
-            field for field, parts in fields.items() for sample in self.samples if parts.isdisjoint(sample.files)
-        }
-        field_map = {field: ",".join(sorted(parts)) for field, parts in sorted(fields.items())}
-        return DatasetConfig("CrudeSample", field_map, optional=tuple(sorted(lacking)))
+        return fields_config(fields, self.samples)
 
 
 def _list_by_folder(paths: Iterable[str], groups: Iterable[_Group]) -> dict[str, list[str]]:

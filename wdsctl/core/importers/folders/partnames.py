@@ -1,7 +1,8 @@
 """Parts in one folder, named by a word: `7.jpg` and `7_mask.png` are the parts `jpg` and `mask.png` of the sample `7`.
 
 The word is a prefix or a suffix of the name, or in its middle (`common/roles.py`), and media may have one too:
-`7_sat.jpg`. Folders below are part of the keys; those named like splits are splits.
+`7_sat.jpg`. Any other words are parts if they end the names, and nearly all names occur with all of these words:
+`7_left.jpg` and `7_right.jpg`. Folders below are part of the keys; those named like splits are splits.
 
 Sources: http://deepglobe.org (`_sat`, `_mask`); https://challenge.isic-archive.com/data (`_segmentation`).
 """
@@ -21,6 +22,8 @@ from wdsctl.core.importers.common.folder_files import (
     ListedSamples,
     PairedFiles,
     PairedFolder,
+    fields_config,
+    is_document,
     media_type_of,
     normalize_split_names,
     split_of_folder,
@@ -38,14 +41,19 @@ from wdsctl.core.importers.common.roles import (
 )
 from wdsctl.core.importers.common.source import SampleSource
 from wdsctl.core.importers.common.values import check_format_options
+from wdsctl.core.importers.folders.equal_stems import DATA_EXTENSIONS, split_file
 from wdsctl.core.importers.protocol import FieldUse, FormatMatch, Options, Source, SourceDescription
 from wdsctl.core.samples.naming import strip_extension
 from wdsctl.core.storage import source_files
-from wdsctl.core.text import path_for_message, pluralize
+from wdsctl.core.text import join_with_and, path_for_message, pluralize
 
 _PROBED_FOLDERS = 32
 _PROBED_NAMES = 200  # of a folder
+_SCORE = 0.75
+_MAX_ENDINGS = 8
 _FEW_PAIRS_SCORE = 0.15  # less than that of raw files: the user reads that there are pairs
+
+_ENDING = re.compile(r"(.*[^/_-])[_-]([A-Za-z][A-Za-z0-9]*)")  # 7_left
 
 _NUMBERED = re.compile(r"(.+_)([0-9]{1,2})")  # the second mask of 7: 7_mask_1
 
@@ -60,27 +68,14 @@ class PartNamesImporter:
         """Cost: lists at most 32 folders, and looks at 200 names of each."""
         if not source_files.is_folder(path):
             return None
-        pair: tuple[str, str] | None = None
-        try:
-            for prefix, names in islice(walk_folders(path), _PROBED_FOLDERS):
-                probe = _probe(names.files)
-                if not probe.media:
-                    continue
-                if probe.pair is None:
-                    # The images of a split for tests may have no masks.
-                    if not any(map(split_of_folder, prefix.split("/"))):
-                        return None
-                    continue
-                found = (f"{prefix}{probe.pair[0]}", f"{prefix}{probe.pair[1]}")
-                if probe.paired < PAIRED_SHARE * probe.media:
-                    reason = f"only {probe.paired} of {pluralize(probe.media, 'medium', 'media')} are in pairs such as"
-                    return FormatMatch(_FEW_PAIRS_SCORE, f"{reason} {_show_pair(found)}; --from partnames pairs them")
-                pair = pair or found
-        except (OSError, WdsctlError):
-            return None
-        if pair is None:
-            return None
-        return FormatMatch(0.75, f"nearly all media are pairs such as {_show_pair(pair)}")
+        match = _match_role_words(path)
+        if match is not None and match.score > _FEW_PAIRS_SCORE:
+            return match
+        found = _find_endings(path)
+        if not found:
+            return match
+        shown = join_with_and([path_for_message(f"*_{word}") for word in sorted(found)])
+        return FormatMatch(_SCORE, f"nearly all names occur as {shown}")
 
     def open(self, path: str, options: Options) -> Source:
         check_format_options(self.name, options, ())
@@ -97,6 +92,64 @@ class PartNamesImporter:
 
 
 IMPORTER = PartNamesImporter()
+
+
+def _match_role_words(path: str) -> FormatMatch | None:
+    pair: tuple[str, str] | None = None
+    try:
+        for prefix, names in islice(walk_folders(path), _PROBED_FOLDERS):
+            probe = _probe(names.files)
+            if not probe.media:
+                continue
+            if probe.pair is None:
+                # The images of a split for tests may have no masks.
+                if not any(map(split_of_folder, prefix.split("/"))):
+                    return None
+                continue
+            found = (f"{prefix}{probe.pair[0]}", f"{prefix}{probe.pair[1]}")
+            if probe.paired < PAIRED_SHARE * probe.media:
+                reason = f"only {probe.paired} of {pluralize(probe.media, 'medium', 'media')} are in pairs such as"
+                return FormatMatch(_FEW_PAIRS_SCORE, f"{reason} {_show_pair(found)}; --from partnames pairs them")
+            pair = pair or found
+    except (OSError, WdsctlError):
+        return None
+    if pair is None:
+        return None
+    return FormatMatch(_SCORE, f"nearly all media are pairs such as {_show_pair(pair)}")
+
+
+def _find_endings(root: str) -> frozenset[str]:
+    """The words that end the names of files if nearly all names occur with all of them; empty if there are none."""
+    by_core: dict[str, dict[str, bool]] = {}  # rest of the name -> word -> whether the file has data
+    others, words = list[str](), frozenset[str]()
+    try:
+        for prefix, names in islice(walk_folders(root), _PROBED_FOLDERS):
+            has_others = False
+            for stem, extension in map(split_file, names.files[:_PROBED_NAMES]):
+                core, word = _split_ending(f"{prefix}{stem}")
+                is_data = extension in DATA_EXTENSIONS
+                if word and extension:
+                    by_core.setdefault(core, {}).setdefault(word, is_data)
+                elif extension and not is_document(stem):
+                    others.append(f"{prefix}{stem}")
+                    has_others = has_others or is_data
+            words = frozenset(word for found in by_core.values() for word in found)
+            if len(words) > _MAX_ENDINGS or (has_others and not words):
+                return frozenset()
+    except (OSError, WdsctlError):
+        return frozenset()
+    has_data = any(map(any, map(dict.values, by_core.values())))
+    if not has_data or not 2 <= len(words) <= _MAX_ENDINGS or len(by_core) < 2:
+        return frozenset()
+    complete = sum(len(found) for found in by_core.values()) >= PAIRED_SHARE * len(words) * len(by_core)
+    strays = sum(1 for stem in others if stem not in by_core)
+    return words if complete and strays <= (1 - PAIRED_SHARE) * len(by_core) else frozenset()
+
+
+def _split_ending(stem: str) -> tuple[str, str]:
+    """What comes before the last word of a name, and this word in lower case; the word is empty if it is a number."""
+    found = _ENDING.fullmatch(stem)
+    return (found[1], found[2].lower()) if found else (stem, "")
 
 
 def _show_pair(pair: tuple[str, str]) -> str:
@@ -187,6 +240,39 @@ class _Named(NamedTuple):
 class _NamedParts(PairedFolder):
     def __init__(self, root: str) -> None:
         super().__init__(root)
+        match = _match_role_words(root)
+        endings = frozenset[str]() if match and match.score > _FEW_PAIRS_SCORE else _find_endings(root)
+        self._fields: dict[str, set[str]] = {}  # word that ends names -> its parts
+        if endings:
+            self._add_endings(endings)
+        else:
+            self._add_role_words()
+        splits = normalize_split_names(sample.split for sample in self.samples)
+        self.samples = [sample._replace(split=splits[sample.split]) for sample in self.samples]
+        used = {path for sample in self.samples for path in sample.files.values()}
+        self._unused = [path for path in self.files.paths if path not in used]
+        self._parts = Counter(part for sample in self.samples for part in sample.files)
+        self.has_pairs = any("." in part for part in self._parts)
+
+    def _add_endings(self, words: frozenset[str]) -> None:
+        """Add the samples whose parts are named by these words. A file without a word is a part of the same name."""
+        by_core: dict[str, dict[str, str]] = {}
+        plain: list[tuple[str, str, str]] = []
+        for path in self.files.paths:
+            stem, extension = split_file(path)
+            core, word = _split_ending(stem)
+            if word in words and extension:
+                part = f"{word}.{extension}"
+                by_core.setdefault(core, {}).setdefault(part, path)
+                self._fields.setdefault(word, set()).add(part)
+            elif extension:
+                plain.append((stem, extension, path))
+        for stem, extension, path in plain:
+            if stem in by_core:
+                by_core[stem].setdefault(extension, path)
+        self.samples = [PairedFiles(core, files, _split_of(core)) for core, files in by_core.items()]
+
+    def _add_role_words(self) -> None:
         by_core: dict[str, list[_Named]] = {}
         for path in self.files.paths:
             if extension_of_name(path):
@@ -198,18 +284,10 @@ class _NamedParts(PairedFolder):
         # A single word for masks is not worth a name of its own.
         words = {each.role.role for found in by_core.values() for each in found if each.role.kind == "mask"}
         self._mask_words = words if len(words) == 1 else set[str]()
-        used = set[str]()
         for core, found in by_core.items():
             files = self._files_of_sample(found)
             if files:
-                split = next(filter(None, map(split_of_folder, core.split("/")[:-1])), "")
-                self.samples.append(PairedFiles(core, files, split))
-                used.update(files.values())
-        splits = normalize_split_names(sample.split for sample in self.samples)
-        self.samples = [sample._replace(split=splits[sample.split]) for sample in self.samples]
-        self._unused = [path for path in self.files.paths if path not in used]
-        self._parts = Counter(part for sample in self.samples for part in sample.files)
-        self.has_pairs = any("." in part for part in self._parts)
+                self.samples.append(PairedFiles(core, files, _split_of(core)))
 
     def _files_of_sample(self, named: Iterable[_Named]) -> dict[str, str]:
         """Name of the part -> path; empty without a medium."""
@@ -227,9 +305,8 @@ class _NamedParts(PairedFolder):
         return files
 
     def describe(self) -> SourceDescription:
-        return SourceDescription(
-            tuple(self._field_uses()), tuple(self._findings()), role_config(self._parts), tuple(self._unused)
-        )
+        config = fields_config(self._fields, self.samples) if self._fields else role_config(self._parts)
+        return SourceDescription(tuple(self._field_uses()), tuple(self._findings()), config, tuple(self._unused))
 
     def _field_uses(self) -> Iterator[FieldUse]:
         shown = {part: path for sample in reversed(self.samples) for part, path in sample.files.items()}
@@ -240,6 +317,16 @@ class _NamedParts(PairedFolder):
             yield FieldUse("folders", f"split {split}", pluralize(by_split[split], "sample"))
 
     def _findings(self) -> Iterator[Finding]:
+        for word, parts in sorted(self._fields.items()):
+            without = [sample for sample in self.samples if parts.isdisjoint(sample.files)]
+            if without:
+                yield Finding(
+                    code="WDS201",
+                    severity="error",
+                    message=f"{pluralize(len(without), 'sample')} without a file whose name ends in _{word}, such as "
+                    f"{path_for_message(without[0].name)}: the samples lack this part",
+                    count=len(without),
+                )
         lacking = [sample for sample in self.samples if not any("." in part for part in sample.files)]
         if lacking:
             yield Finding(
@@ -252,6 +339,10 @@ class _NamedParts(PairedFolder):
         yield from unused_files_findings(
             self._unused, "its name is that of a part, but of no sample", self.files.hidden
         )
+
+
+def _split_of(core: str) -> str:
+    return next(filter(None, map(split_of_folder, core.split("/")[:-1])), "")
 
 
 def _move_infixes(by_core: dict[str, list[_Named]]) -> None:

@@ -35,6 +35,7 @@ from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message, pluralize
 
 _PROBED_FOLDERS = 20
+_MAX_PARTS = 1000  # of a sample: folders with more files of the same names are no samples
 _USUAL_SHARE = 0.8  # a name is usual if so many folders have it
 
 #: Media of a sample whose names are numbered: so few are parts of it, and so many may also be the photos of a class.
@@ -58,7 +59,10 @@ class ScenesImporter:
             probed = list(islice(below, _PROBED_FOLDERS))
         except (OSError, WdsctlError):
             return None
-        usual = [name for name in _usual_names(names for _, names in probed) if not is_document(name)]
+        usual = _usual_names(names for _, names in probed)
+        if len(usual) > _MAX_PARTS:
+            return None
+        usual = [name for name in usual if not is_document(name)]
         stems = Counter(key[0] for key in map(split_name, usual) if key)
         words = [stem for stem in stems if not re.search("[0-9]", stem)]
         is_leaf = all(not names.folders for _, names in probed)
