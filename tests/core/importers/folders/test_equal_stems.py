@@ -36,6 +36,10 @@ def size_of_name(name: str) -> tuple[int, int]:
     return 20 + int(name[-2:]) % 7, 30 - int(name[-2:]) % 5
 
 
+def size_of_number(name: str) -> tuple[int, int]:
+    return size_of_name(name.partition("_")[0])
+
+
 def twice_as_large(name: str) -> tuple[int, int]:
     width, height = size_of_name(name)
     return 2 * width, 2 * height
@@ -81,7 +85,16 @@ def left_out_lines(dest: Path) -> list[str]:
     [
         # Names that no counter gives are those of one picture.
         ({**files_in("blur", NAMED), **files_in("sharp", NAMED)}, "partfolders"),
-        ({**files_in("a", NAMED), **files_in("b", [f"x{name}" for name in NAMED])}, "imagefolder"),
+        ({**files_in("a", NAMED), **files_in("b", [f"{name}5" for name in NAMED])}, "imagefolder"),
+        # Names that differ in what all names of a folder begin and end with: as above, but names say nothing.
+        (
+            {
+                **files_in("rain", [f"rain-{n}" for n in COUNTED], size=size_of_name),
+                **files_in("clear", [f"{n}_clear" for n in COUNTED], size=size_of_number),
+            },
+            "partfolders",
+        ),
+        ({f"{c}/{c}_{n}.jpg": c.encode() for c in ("cat", "dog") for n in NAMED}, "imagefolder"),
         # Counters say nothing: the user decides.
         ({**files_in("blur", COUNTED), **files_in("sharp", COUNTED)}, "imagefolder or partfolders"),
         ({**files_in("cat", COUNTED), **files_in("dog", COUNTED)}, "imagefolder or partfolders"),
@@ -97,12 +110,17 @@ def left_out_lines(dest: Path) -> list[str]:
             {**files_in("a", COUNTED, size=lambda _: (9, 9)), **files_in("b", COUNTED, size=lambda _: (9, 9))},
             "imagefolder or partfolders",
         ),
+        (
+            {**files_in("real", COUNTED, size=lambda _: (8, 8)), **files_in("fake", COUNTED, size=lambda _: (4, 4))},
+            "imagefolder or partfolders",
+        ),
         # Kinds that differ by folder.
         ({**files_in("view", COUNTED), **files_in("lidar", COUNTED, "bin")}, "partfolders"),
         ({**files_in("view", COUNTED), **files_in("height", COUNTED, "png")}, "partfolders"),
         ({**files_in("a", COUNTED), **files_in("b", COUNTED), **files_in("c", COUNTED[::3], "txt")}, "partfolders"),
         # Names of folders break ties.
         ({**files_in("trainA", COUNTED), **files_in("trainB", COUNTED)}, "partfolders"),
+        ({**files_in("lq", COUNTED), **files_in("gt", COUNTED)}, "partfolders"),
         ({**files_in("fire", COUNTED), **files_in("no_fire", COUNTED)}, "imagefolder"),
         ({**files_in("cat", COUNTED), **files_in("dog", COUNTED), "classes.txt": b"cat\ndog\n"}, "imagefolder"),
         # Words may be the names of parts, and the folders the samples.
@@ -184,6 +202,20 @@ def test_words_that_all_folders_have_are_left_out_of_parts(tmp_path: Path) -> No
     assert report.field_map == {"clean": "clean.wav", "noisy": "noisy.wav"}
     assert report.split is not None
     assert {each.name: each.samples for each in report.split.splits} == {"train": 16, "test": 16}
+    assert_all_files_are_accounted_for(source, dest)
+
+
+def test_names_may_begin_and_end_with_word_of_folder(tmp_path: Path) -> None:
+    source, dest = tmp_path / "raw", tmp_path / "made"
+    hr = {f"DIV2K_train_HR/{n}.png": picture(*twice_as_large(n)) + n.encode() for n in COUNTED}
+    lr = {f"DIV2K_train_LR/X2/{n}x2.png": picture(*size_of_name(n)) + n.encode() for n in COUNTED}
+    a_folder(source, hr | lr)
+
+    assert main(["prepare", str(source), str(dest)]) == 0
+
+    assert load_config(locate(str(dest)).config_path).field_map == {"hr": "hr.png", "lr": "lr.png"}
+    with tarfile.open(dest / "shard-000000.tar") as tar:
+        assert {name for name in tar.getnames() if "003" in name} == {"train/003.hr.png", "train/003.lr.png"}
     assert_all_files_are_accounted_for(source, dest)
 
 

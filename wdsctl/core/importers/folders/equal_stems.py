@@ -13,7 +13,8 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import islice
+from itertools import islice, takewhile
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from wdsctl.core.errors import WdsctlError
@@ -98,7 +99,7 @@ class PartSite(NamedTuple):
     `words`: folder -> what its part is called before the extension, or empty; the main folder first.
 
     `keys`: what the keys of the samples begin with. `verdict`: whether these are parts. `left_over`: folders beside
-    them whose files have other stems.
+    them whose files have other stems. `affixes`: folder -> what the names in it begin and end with, beside their stems.
     """
 
     prefix: str
@@ -106,17 +107,23 @@ class PartSite(NamedTuple):
     keys: str
     verdict: Verdict
     left_over: tuple[str, ...] = ()
+    affixes: Mapping[str, tuple[str, str]] = MappingProxyType({})
 
 
 class _Folder(NamedTuple):
     """The files of a folder. `stems`: path below it without its extension -> extension. `kind`: the media type or the
-    extension of nearly all files; empty if they are of several kinds.
+    extension of nearly all files; empty if they are of several kinds. `affix`: what all names begin and end with, if
+    the stems are without it.
     """
 
     name: str
     stems: dict[str, str]
     kind: str
     extension: str
+    affix: tuple[str, str] = ("", "")
+
+    def path_of(self, stem: str) -> str:
+        return f"{self.name}/{self.affix[0]}{stem}{self.affix[1]}.{self.stems[stem]}"
 
 
 class Level(NamedTuple):
@@ -246,6 +253,28 @@ def _judge_some(root: str, prefix: str, words: Mapping[str, str], keys: str) -> 
     media = [folder for folder in data if folder.extension in DATA_EXTENSIONS]
     if len(folders) < 2 or not media or not all(folder.kind for folder in data):
         return None
+    site = _judge_folders(root, prefix, words, keys, folders, media)
+    if site is not None:
+        return site
+    # Names such as rain-1 and norain-1, or 1_GT and 1_hazy: class folders have such names, too.
+    stripped = [_strip_affixes(folder) for folder in folders]
+    if all(folder.affix == ("", "") for folder in stripped):
+        return None
+    site = _judge_folders(
+        root, prefix, words, keys, stripped, [folder for folder in stripped if folder.extension in DATA_EXTENSIONS]
+    )
+    is_named = bool(_split_by_names(words))
+    return site if site is not None and (site.verdict == "parts" or is_named) else None
+
+
+def _judge_folders(
+    root: str,
+    prefix: str,
+    words: Mapping[str, str],
+    keys: str,
+    folders: Sequence[_Folder],
+    media: Sequence[_Folder],
+) -> PartSite | None:
     main = max(media, key=lambda folder: (not _is_named_like_part(folder.name), len(folder.stems)))
     paired = [folder for folder in folders if folder is main or _are_paired(main, folder, _PART_SHARE)]
     strays = sum(1 for name in list_folder(os.path.join(root, prefix), root).files if media_type_of(name))
@@ -261,7 +290,31 @@ def _judge_some(root: str, prefix: str, words: Mapping[str, str], keys: str) -> 
         is_whole = not left_over and all(_are_paired(main, each, _NEARLY_ALL) for each in paired)
         verdict = verdict if is_whole else "unsure"
     paired.sort(key=lambda folder: folder is not main)
-    return PartSite(prefix, _name_parts(paired, words), keys, verdict, left_over)
+    affixes = {folder.name: folder.affix for folder in paired}
+    return PartSite(prefix, _name_parts(paired, words), keys, verdict, left_over, affixes)
+
+
+def _strip_affixes(folder: _Folder) -> _Folder:
+    """The folder with stems without what all of them begin and end with, but for digits; few files stay as they are."""
+    names = list(folder.stems)
+    if len(names) < _MIN_INFORMATIVE:
+        return folder
+    turned = [name[::-1] for name in names]
+    begin = re.sub("[0-9]+$", "", _common_start(min(names), max(names)))
+    end = re.sub("^[0-9]+", "", _common_start(min(turned), max(turned))[::-1])
+    stems = {strip_affix(name, (begin, end)): extension for name, extension in folder.stems.items()}
+    return folder._replace(stems=stems, affix=(begin, end)) if len(stems) == len(names) and "" not in stems else folder
+
+
+def _common_start(one: str, other: str) -> str:
+    same = takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))
+    return "".join(first for first, _ in same)
+
+
+def strip_affix(name: str, affix: tuple[str, str]) -> str:
+    begin, end = affix
+    has_both = len(name) > len(begin) + len(end) and name.startswith(begin) and name.endswith(end)
+    return name[len(begin) : len(name) - len(end)] if has_both else name
 
 
 def _read_folder(root: str, prefix: str, name: str) -> _Folder:
@@ -321,7 +374,8 @@ def _judge_parts(root: str, prefix: str, main: _Folder, paired: Sequence[_Folder
     if len(common) <= _MAX_WORDS and not any(re.search("[0-9]", stem) for stem in common):
         extensions = {main.stems[stem] for stem in common}
         return "words" if len(extensions) == 1 and len(common) > 1 else "classes"
-    if not all(_are_counters(folder.stems) for folder in paired) and (are_few or are_even):
+    has_own_names = all(folder.affix == ("", "") for folder in paired)
+    if has_own_names and not all(_are_counters(folder.stems) for folder in paired) and (are_few or are_even):
         return "parts"
     sizes = _compare_sizes(root, prefix, [stem for stem in main.stems if stem in common], paired)
     if sizes is None and are_even and len({folder.extension for folder in paired}) > 1:
@@ -329,12 +383,14 @@ def _judge_parts(root: str, prefix: str, main: _Folder, paired: Sequence[_Folder
     if sizes is not None:
         return "parts" if sizes else "classes"
     words = {word for folder in paired for word in re.split("[-_. ]+", folder.name.lower())}
-    may_be_parts = are_few and counts[0] >= _PART_SHARE * counts[-1] and _NEGATIONS.isdisjoint(words)
-    return "unsure" if may_be_parts else "classes"
+    if not are_few or counts[0] < _PART_SHARE * counts[-1] or not _NEGATIONS.isdisjoint(words):
+        return "classes"
+    roles = [split_folder_role(folder.name) for folder in paired]
+    return "parts" if are_even and any(role.kind == "mask" and not role.core for role in roles) else "unsure"
 
 
 def _are_counters(stems: Iterable[str]) -> bool:
-    """Whether nearly all names are numbers from 0 or 1 on, such as `img_0001`, which files of any folder may have."""
+    """Whether nearly all names are consecutive numbers, such as `img_0001`, which files of any folder may have."""
     names = list(stems)
     folders = {name.rpartition("/")[0] for name in names}
     if sum(1 for folder in folders if not split_of_folder(folder)) > _FEW_SCENES:
@@ -348,19 +404,19 @@ def _are_counters(stems: Iterable[str]) -> bool:
         found = re.fullmatch(r"(.*?)([0-9]{1,18})([^0-9]*)", last)
         if found:
             numbers[f"{folder}/{found[1]}*{found[3]}"].add(int(found[2]))
-    counted = sum(len(each) for each in numbers.values() if min(each) <= 1 and max(each) < 1.2 * share * len(each) + 2)
+    counted = sum(len(each) for each in numbers.values() if max(each) - min(each) < 1.2 * share * len(each) + 2)
     return counted >= len(names) - max(2, 0.1 * len(names))
 
 
 def _compare_sizes(root: str, prefix: str, common: Sequence[str], folders: Sequence[_Folder]) -> bool | None:
     """Whether sizes of pictures, or lengths of sounds and videos, agree by stem; None if they tell nothing.
 
-    Sizes that most files have tell nothing, but a size of each folder does. Pictures of another resolution agree if the
-    scale is the same for all. Cost: reads the headers of at most 12 files of each folder.
+    Sizes that most files of a folder have tell nothing: classes may come from several sources, too. Pictures of another
+    resolution agree if the scale is the same for all. Cost: reads the headers of at most 12 files of each folder.
     """
     compared = [common[i * len(common) // _COMPARED_STEMS] for i in range(_COMPARED_STEMS)]
     sizes = [
-        [_measure(root, f"{prefix}{folder.name}/{stem}.{folder.stems[stem]}") for stem in dict.fromkeys(compared)]
+        [_measure(root, f"{prefix}{folder.path_of(stem)}") for stem in dict.fromkeys(compared)]
         for folder in folders[:_FEW_PARTS]
     ]
     rows = [row for row in zip(*sizes, strict=True) if all(row)]
@@ -368,8 +424,6 @@ def _compare_sizes(root: str, prefix: str, common: Sequence[str], folders: Seque
         return None
     usual = [Counter(column).most_common(1)[0][0] for column in zip(*rows, strict=True)]
     informative = [row for row in rows if any(size != most for size, most in zip(row, usual, strict=True))]
-    if not informative:
-        return True if len(set(usual)) > 1 and len(rows) >= _MIN_INFORMATIVE else None
     if len(informative) < _MIN_INFORMATIVE:
         return None
     scales = [tuple(_scale(size, row[0]) for size in row[1:]) for row in informative]
@@ -416,13 +470,16 @@ def _name_parts(folders: Sequence[_Folder], words: Mapping[str, str]) -> dict[st
     """
     words = _shorten({folder.name: words[folder.name] for folder in folders})
     texts = {folder.name for folder in folders if folder.kind in _TEXT_EXTENSIONS}
-    media = [folder.name for folder in folders if folder.name not in texts and not _is_named_like_part(folder.name)]
+    roles = {name: split_folder_role(name) for name in words}
+    # The ground truth of a degraded picture is a picture.
+    is_mixed = len({folder.extension for folder in folders}) > 1
+    about = {name for name, role in roles.items() if role.kind in ("mask", "map") and (is_mixed or role.role != "gt")}
+    media = words.keys() - texts - about
     named: dict[str, str] = {}
     for name, word in words.items():
-        role = split_folder_role(name)
-        is_plain = media == [name] or (texts == {name} and not _is_named_like_part(name))
-        is_mask = len(media) == 1 and role.kind == "mask" and not role.core and name not in texts
-        named[name] = "" if is_plain else "mask" if is_mask else name_of_word(word)
+        is_plain = media == {name} or (texts == {name} and name not in about)
+        is_mask = len(media) == 1 and name in about and roles[name].kind == "mask" and not roles[name].core
+        named[name] = "" if is_plain else "mask" if is_mask and name not in texts else name_of_word(word)
     return named
 
 

@@ -56,6 +56,7 @@ from wdsctl.core.importers.folders.equal_stems import (
     judge_sites,
     name_of_word,
     split_file,
+    strip_affix,
     walk_levels,
 )
 from wdsctl.core.importers.folders.scenes import SCENES_SCORE
@@ -155,7 +156,7 @@ class _Group(NamedTuple):
     of the same samples. `keys`: what their keys begin with. `verdict`: whether they are parts.
 
     `words`: if equal names have shown the group, folder -> what its part is called before the extension, or empty.
-    `left_over`: folders beside them whose files have other names.
+    `left_over`: folders beside them whose files have other names. `affixes`: see `PartSite`.
     """
 
     prefix: str
@@ -165,6 +166,7 @@ class _Group(NamedTuple):
     verdict: Verdict = "parts"
     words: Mapping[str, str] = MappingProxyType({})
     left_over: tuple[str, ...] = ()
+    affixes: Mapping[str, tuple[str, str]] = MappingProxyType({})
 
 
 class _Unpaired(NamedTuple):
@@ -185,7 +187,15 @@ def _find_groups(root: str, *, probes: int | None = None) -> list[_Group]:
             sites = [site for level in levels for site in find_part_sites(root, *level, probes=probes)]
             verdict = judge_sites(sites)
             groups = [
-                _Group(site.prefix, *_main_and_others(site.words), site.keys, verdict, site.words, site.left_over)
+                _Group(
+                    site.prefix,
+                    *_main_and_others(site.words),
+                    site.keys,
+                    verdict,
+                    site.words,
+                    site.left_over,
+                    site.affixes,
+                )
                 for site in sites
             ] or groups
         if groups:
@@ -337,6 +347,7 @@ class _PartFolders(PairedFolder):
             have[folder] = set()
             for path in by_folder.get(top, ()):
                 name, extension = split_file(path[len(top) :])
+                name = strip_affix(name, group.affixes[folder])
                 part = f"{word}.{extension}" if word else extension
                 files = by_name.setdefault(name, {})
                 if not extension or part in files:
