@@ -246,7 +246,7 @@ def test_one_folder_of_media_needs_no_word(tmp_path: Path) -> None:
         ),
         (
             {**files_in("a", NAMED), **files_in("b", NAMED), **files_in("b", NAMED[:1], "png")},
-            [("WDS241", "warning", 1)],
+            [("WDS239", "error", 1)],
             (),
         ),
         (

@@ -35,6 +35,7 @@ from wdsctl.core.importers.common.folder_files import (
     normalize_split_names,
     split_of_folder,
     unused_files_findings,
+    unused_finding,
     walk_folders,
 )
 from wdsctl.core.importers.common.roles import (
@@ -347,13 +348,14 @@ class _PartFolders(PairedFolder):
             have[folder] = set()
             for path in by_folder.get(top, ()):
                 name, extension = split_file(path[len(top) :])
+                if not extension:
+                    continue
                 name = strip_affix(name, group.affixes[folder])
                 part = f"{word}.{extension}" if word else extension
                 files = by_name.setdefault(name, {})
-                if not extension or part in files:
-                    continue
-                if name in have[folder]:
+                if name in have[folder] or part in files:
                     self._repeats.append(path)
+                    continue
                 files[part] = path
                 used.add(path)
                 have[folder].add(name)
@@ -444,16 +446,11 @@ class _PartFolders(PairedFolder):
                 count=count,
             )
         if self._repeats:
-            what = "file differs from another one" if len(self._repeats) == 1 else "files differ from others"
-            yield Finding(
-                code="WDS241",
-                severity="warning",
-                message=f"{len(self._repeats):,} {what} in the extension only, such as "
-                f"{path_for_message(self._repeats[0])}: both are parts of the same sample, and a field has the first",
-                count=len(self._repeats),
-            )
+            yield unused_finding(self._repeats, "its folder has another file of the same name for the sample")
         reason = "outside the folders of parts, or without a file of the same name"
-        yield from unused_files_findings(self._unused, reason, self.files.hidden)
+        repeats = set(self._repeats)
+        others = [path for path in self._unused if path not in repeats]
+        yield from unused_files_findings(others, reason, self.files.hidden)
 
     def _config(self) -> DatasetConfig | None:
         config = role_config(part for _, part in self._parts)

@@ -55,6 +55,8 @@ _FEW_PAIRS_SCORE = 0.15  # less than that of raw files: the user reads that ther
 
 _ENDING = re.compile(r"(.*[^/_-])[_-]([A-Za-z][A-Za-z0-9]*)")  # 7_left
 
+_MAY_END = re.compile(r"[_-][A-Za-z][A-Za-z0-9]*\.")
+
 _NUMBERED = re.compile(r"(.+_)([0-9]{1,2})")  # the second mask of 7: 7_mask_1
 
 
@@ -124,8 +126,13 @@ def _find_endings(root: str) -> frozenset[str]:
     others, words = list[str](), frozenset[str]()
     try:
         for prefix, names in islice(walk_folders(root), _PROBED_FOLDERS):
+            files = names.files[:_PROBED_NAMES]
+            if not words and not any(map(_MAY_END.search, files)):  # most folders are none, and cost little
+                if any(name.rpartition(".")[2].lower() in {"gz", *DATA_EXTENSIONS} for name in files):
+                    return frozenset()
+                continue
             has_others = False
-            for stem, extension in map(split_file, names.files[:_PROBED_NAMES]):
+            for stem, extension in map(split_file, files):
                 core, word = _split_ending(f"{prefix}{stem}")
                 is_data = extension in DATA_EXTENSIONS
                 if word and extension:
