@@ -229,7 +229,7 @@ def test_jsonl_that_names_media_needs_destination_or_stays_without_them(tmp_path
         prepare(f"{root}/a.jsonl")
 
     assert f"in place, without the media: `wdsctl prepare {root}/a.jsonl --from shards`" in caught.value.hint
-    prepare(f"{root}/a.jsonl", None, PrepareRequest(from_format="shards", take_unsure=True))
+    prepare(f"{root}/a.jsonl", None, PrepareRequest(from_format="shards", accept_type=True))
 
 
 def test_json_per_image_is_recognised_as_raw_files(tmp_path: Path) -> None:

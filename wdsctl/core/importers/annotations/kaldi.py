@@ -27,11 +27,11 @@ from wdsctl.core.importers.common.folder_files import (
     probe_folders,
     unused_files_findings,
 )
-from wdsctl.core.importers.common.samples import SourceSample, strip_extension
+from wdsctl.core.importers.common.samples import SourceSample
 from wdsctl.core.importers.common.source import SampleSource
 from wdsctl.core.importers.common.values import check_format_options, encode_json, read_head
 from wdsctl.core.importers.protocol import FieldUse, FormatMatch, Options, Part, Source, SourceDescription
-from wdsctl.core.samples.naming import safe_key
+from wdsctl.core.samples.naming import safe_key, strip_extension
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message, pluralize
 

@@ -19,9 +19,9 @@ from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.file_limits import MAX_DOCUMENT_BYTES
 from wdsctl.core.importers.annotations.labelled import LabelFormat, LabelledPicture, Labels, refuse_labels
 from wdsctl.core.importers.common.folder_files import FolderFiles, list_folder, media_type_of, probe_folders
-from wdsctl.core.importers.common.samples import strip_extension
 from wdsctl.core.importers.common.values import read_head
 from wdsctl.core.importers.protocol import FieldUse
+from wdsctl.core.samples.naming import strip_extension
 from wdsctl.core.text import path_for_message, pluralize
 
 _PICTURES, _LABELS = "image_2", "label_2"

@@ -28,11 +28,11 @@ from wdsctl.core.importers.common.folder_files import (
     walk_folders,
 )
 from wdsctl.core.importers.common.roles import split_folder_role
-from wdsctl.core.importers.common.samples import strip_extension
 from wdsctl.core.media.byte_range import ByteRangeFile
 from wdsctl.core.media.facts import ImageFacts, Unreadable
 from wdsctl.core.media.probe import HEADER_READ_BYTES, probe_media
 from wdsctl.core.media.sniff import sniff
+from wdsctl.core.samples.naming import strip_extension
 from wdsctl.core.storage import source_files
 from wdsctl.core.storage.storage import LocalStorage
 from wdsctl.core.urls import is_url
