@@ -24,6 +24,7 @@ from tests.fuzz.target import Target, work_folder, write_file
 from tests.in_place import mds_shard, write_litdata, write_mds, write_zip
 from wdsctl.core import importers
 from wdsctl.core.blend import read_blend, traverse
+from wdsctl.core.catalog.ledger import Ledger, ShardRecord
 from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.checkpoint.files import read_states
 from wdsctl.core.checkpoint.state import check_state, merge_states
@@ -32,7 +33,7 @@ from wdsctl.core.dataset.config import dump_config, parse_config
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.dataset.shard_names import ShardFormat
 from wdsctl.core.energon.split_yaml import parse_split_yaml
-from wdsctl.core.errors import WdsctlError
+from wdsctl.core.errors import Finding, WdsctlError
 from wdsctl.core.importers import protocol as importers_protocol
 from wdsctl.core.importers.common.files import resolve_reference
 from wdsctl.core.importers.lerobot.metadata import INDEX_COLUMNS, read_robot_dataset
@@ -269,6 +270,27 @@ def run_catalog(data: bytes) -> None:
 
 def _catalogs() -> Sequence[bytes]:
     return [Path(locate(_prepared()).catalog_path).read_bytes()]
+
+
+def run_ledger(data: bytes) -> None:
+    """A ledger that was changed reads as empty, gives what it has, or is refused."""
+    path = write_file("ledger.sqlite", data)
+    for opened in (Ledger.open_for_reading, Ledger.open_for_views):
+        with suppress(WdsctlError), opened(path) as ledger:
+            ledger.planned_shards()
+            ledger.plan_source()
+            for run in ledger.runs(limit=10):
+                ledger.findings(run["id"])
+            for view in ledger.views():
+                ledger.view(view.name)
+
+
+def _ledgers() -> Sequence[bytes]:
+    with Ledger.open(os.path.join(work_folder(), "whole", "ledger.sqlite")) as ledger:
+        ledger.replace_plan([ShardRecord("a.tar", 0, 4, 100, "digest", b"keys", b"marks", "done")], "/data")
+        run = ledger.begin_run("index", ["index"], version="0")
+        ledger.add_findings(run, [Finding(code="WDS101", severity="error", message="x")])
+    return [Path(ledger.path).read_bytes()]
 
 
 def run_keyframes(data: bytes) -> None:
@@ -515,6 +537,7 @@ TARGETS: dict[str, Target] = {
     "checkpoint": Target(run_checkpoint, _states),
     "offsets": Target(run_offsets, _offsets),
     "catalog": Target(run_catalog, _catalogs),
+    "ledger": Target(run_ledger, _ledgers),
     "column": Target(run_column, _columns),
     "keyframes": Target(run_keyframes, _keyframes),
     "reference": Target(run_reference),

@@ -72,7 +72,7 @@ def test_dry_run_ends_with_the_first_samples_as_the_loader_gives_them(tmp_path: 
 
 
 def test_dry_run_of_a_format_that_defines_its_type_has_samples(tmp_path: Path) -> None:
-    files = {f"{name}/{i}.jpg": a_jpeg(i) for i in range(4) for name in ("cat", "dog")}
+    files = {f"{name}/{name}-{i}.jpg": a_jpeg(i) for i in range(4) for name in ("cat", "dog")}
     source = a_folder(tmp_path / "raw", files)
     report = prepare(source, str(tmp_path / "made"), PrepareRequest(index=IndexRequest(dry_run=True)))
     assert report.sample_type == "ImageClassificationSample"

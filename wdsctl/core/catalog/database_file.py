@@ -104,7 +104,10 @@ def open_database(
 
 def check_database(connection: sqlite3.Connection, schema: ExpectedSchema) -> None:
     """Raise sqlite3.DatabaseError if the file has more or less than `schema`."""
-    problem = find_schema_problem(connection, schema)
+    try:
+        problem = find_schema_problem(connection, schema)
+    except UnicodeDecodeError:
+        problem = "its schema is not UTF-8"
     if problem:
         raise sqlite3.DatabaseError(problem)
     # The schema is now known to be ours. Its views call JSON functions, for which SQLite requires a trusted schema.

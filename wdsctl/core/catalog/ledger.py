@@ -197,7 +197,9 @@ class Ledger:
 
     def plan_source(self) -> str | None:
         """The raw folder of the plan; None if it is not known."""
-        return next((os.fsdecode(path) for (path,) in self.rows("SELECT path FROM plan_source")), None)
+        # In a damaged file, the index of the table may have other values than the table, whose types are checked.
+        paths = (path for (path,) in self.rows("SELECT path FROM plan_source") if isinstance(path, bytes | str))
+        return next(map(os.fsdecode, paths), None)
 
     def replace_plan(self, records: Sequence[ShardRecord], source: str | None = None) -> None:
         """Replace the plan by `records`, made from the folder `source`, in one transaction."""

@@ -65,7 +65,7 @@ def translate_ledger_errors(path: str) -> Iterator[None]:
     """Raise a WdsctlError in place of SQLite's errors."""
     try:
         yield
-    except sqlite3.Error as error:
+    except (sqlite3.Error, *DATABASE_ERRORS) as error:
         raise _translate_error(error, path) from error
 
 
