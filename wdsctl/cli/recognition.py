@@ -29,10 +29,10 @@ def detected_type_text(detection: Detection, *, with_fields: bool = True) -> str
 
 
 def detection_rows(
-    detection: Detection, *, explain: bool = False, with_fields: bool = True
+    detection: Detection, *, label: str = "type", explain: bool = False
 ) -> list[tuple[str, RenderableType]]:
     """The sample type that was recognised, why, and why not the next best one; with `explain`, why no other."""
-    rows: list[tuple[str, RenderableType]] = [("type", detected_type_text(detection, with_fields=with_fields))]
+    rows: list[tuple[str, RenderableType]] = [(label, detected_type_text(detection, with_fields=label == "type"))]
     rows += [("", reason) for reason in detection.reasons]
     shown = detection.rejected[: None if explain else 1]
     rows += [("", f"not {rejected.sample_type}: {rejected.reason}") for rejected in shown]
@@ -70,7 +70,7 @@ def batch_rows(
     shown = (
         Text(line, "bold green") if is_decided else Text(f"{line} (uncertain: prepare asks, or stops)", "bold yellow")
     )
-    rows: list[tuple[str, RenderableType]] = [("batch", shown)]
+    rows: list[tuple[str, RenderableType]] = [("type", shown)]
     names = _unread_names(sample_type, field_map, detection, fields)
     if names:
         more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""

@@ -32,7 +32,7 @@ def test_prepare_writes_shards_from_raw_folder(wdsctl: Wdsctl, photos: Path, tmp
     assert result.code == 0
     lines = result.stdout.splitlines()
     unread = "         not in the batch: json[caption] (stored; --field-map adds fields)"
-    assert lines[:3] == [f"{photos} -> {dest}", "  batch  TextSample: text=txt", unread]
+    assert lines[:3] == [f"{photos} -> {dest}", "  type   TextSample: text=txt", unread]
     assert "\n  from   folder: raw files, such as " in result.stdout
     assert "\n  write  12 samples in 3 shards, " in result.stdout
     assert str(dest / ".wdsctl" / "dataset.yaml") in result.stdout

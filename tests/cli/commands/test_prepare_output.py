@@ -19,7 +19,7 @@ def test_prepare_prints_results_by_phase(render_piped: Show) -> None:
         "         ... and 2 more",
         "  index  5,029 shards, 1,204,332 samples, 40.0 GiB (12 added, 1 changed, 5,016 unchanged)",
         "         shards/.wdsctl/catalog.sqlite",
-        "  type   CaptioningSample (confidence 97 %)",
+        "  type   CaptioningSample: image=jpg, caption=json[caption] (confidence 97 %)",
         "         1,000 of 1,000 samples have an image in jpg",
         "         not VQASample: no question in json",
         "         shards/.wdsctl/dataset.yaml",
@@ -32,7 +32,7 @@ def test_prepare_prints_results_by_phase(render_piped: Show) -> None:
 
 def test_prepare_prints_type_of_existing_dataset_yaml(render_piped: Show) -> None:
     kept = a_prepare_report(detection=None, sample_type="ImageSample", field_map={"image": "jpg,png"})
-    assert "  type   ImageSample: image=jpg,png (from dataset.yaml)" in render_piped(render_prepare(kept))
+    assert "  why    ImageSample: image=jpg,png (from dataset.yaml)" in render_piped(render_prepare(kept))
 
 
 def test_up_to_date_prepare_prints_one_line(render_piped: Show) -> None:

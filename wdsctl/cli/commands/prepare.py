@@ -289,10 +289,11 @@ def _type_rows(
     accepted: Detection | None,
     keeps_type: bool,
 ) -> Iterator[tuple[str, RenderableType]]:
-    """The sample type, and where it comes from."""
+    """The sample type, and where it comes from; the latter only if the report begins with the type."""
+    label = "why" if report.sample_type and not report.up_to_date else "type"
     if report.detection is not None and (report.index is not None or report.dry_run):
         yield from (
-            [("type", type_note)] if type_note else detection_rows(report.detection, explain=explain, with_fields=False)
+            [(label, type_note)] if type_note else detection_rows(report.detection, label=label, explain=explain)
         )
         yield from preview_rows(accepted, report.detection) if accepted is not None else ()
         if report.former_type and not type_note:
@@ -310,7 +311,7 @@ def _type_rows(
         origin = f"from {'monolithic.yaml' if report.primary else 'dataset.yaml'}"
         if report.form is not None and report.conversion is not None:
             origin = f"defined by {report.form.name}"
-        yield "type", f"{report.sample_type}{field_map} ({origin})"
+        yield label, f"{report.sample_type}{field_map} ({origin})"
 
 
 def _unlike_formats(form: SourceFormat) -> Iterator[str]:
