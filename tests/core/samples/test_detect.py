@@ -257,12 +257,27 @@ def reason_against(detection: Detection, sample_type: str) -> str:
             "ConversationSample",
             {"messages": "json", "images": "*", "audios": "*"},
         ),
-        (
-            make_evidence(json={"images": ["1.jpg"], "texts": ["a"], "similarity_matrix": [[0.5]]}),
-            "SimilarityInterleavedSample",
-            {"images": "json[images]", "texts": "json[texts]", "similarity_matrix": "json[similarity_matrix]"},
-        ),
         (make_evidence(json={"sequence": ["a", "1.jpg"]}), "InterleavedSample", {"sequence": "json[sequence]"}),
+        (
+            make_evidence(jpg=JPEG, json={"images": [None, "a/x.jpg"], "texts": ["a", None]}),
+            "InterleavedSample",
+            {"sequence": "json", "images": "*"},
+        ),
+        (
+            make_evidence(
+                **{"0_jpg": JPEG, "1_png": (40, PNG)},
+                json={"sequence": ["a", {"type": "image", "image": "0.jpg"}, {"type": "image", "image": "1.png"}]},
+            ),
+            "InterleavedSample",
+            {"sequence": "json", "images": "*"},
+        ),
+        (
+            make_evidence(
+                jpg=JPEG, json={"text_list": ["a"], "image_info": [{"image_name": "x.jpg", "matched_text_index": 0}]}
+            ),
+            "InterleavedSample",
+            {"sequence": "json", "images": "*"},
+        ),
     ],
 )
 def test_infer_sample_type_finds_type_and_field_map(
@@ -280,6 +295,12 @@ def test_infer_sample_type_finds_type_and_field_map(
     [
         make_evidence(bin=bytes(range(256))),
         make_evidence(json={"width": 3}),
+        make_evidence(json={"images": ["1.jpg"], "texts": ["a"], "similarity_matrix": [[0.5]]}),
+        make_evidence(json={"images": ["1.jpg", None], "texts": [None, "a"]}),
+        make_evidence(
+            **{"0_jpg": JPEG, "1_jpg": JPEG},
+            json={"images": ["1.jpg", None, "0.jpg"], "texts": [None, "a", None]},
+        ),
         make_evidence(left_jpg=JPEG, right_jpg=JPEG),
         make_evidence(jpg=(60, JPEG)),
         make_evidence(),

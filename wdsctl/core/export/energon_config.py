@@ -34,7 +34,7 @@ _MODULES = dict.fromkeys(
 ) | {"VQAOCRSample": f"{_PACKAGE}.flavors.vqa_and_ocr"}  # which the package does not export
 
 #: Fields of wdsctl's types that Energon's types of the same name lack.
-_LACKING = {("CaptioningSample", "captions")}
+_LACKING = {("CaptioningSample", "captions"), ("InterleavedSample", "images")}
 
 _NAME = re.compile(r"[^\[\],]+")  # of a part or a key: Energon has no quotes
 
@@ -78,6 +78,9 @@ def energon_config(source: ExportSource, offsets: Offsets) -> EnergonConfig:
             field_map[field] = text
             if lacking:
                 notes.append(f"Energon skips {pluralize(lacking, 'sample')} without {field}")
+    if name == "InterleavedSample" and "images" in config.field_map:
+        note = "Energon puts no images into the places of documents: dataset.yaml names CrudeWebdataset"
+        return _crude(source, [note])
     document["field_map"] = field_map
     return EnergonConfig(dump_yaml(document | _subflavors(source)), notes=tuple(notes))
 

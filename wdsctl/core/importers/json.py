@@ -19,6 +19,7 @@ from wdsctl.core.errors import InputError, WdsctlError
 from wdsctl.core.importers.common.commands import repeat_command
 from wdsctl.core.importers.common.conversations import has_conversations
 from wdsctl.core.importers.common.description import make_table_source
+from wdsctl.core.importers.common.documents import has_documents
 from wdsctl.core.importers.common.folder_files import is_document, scan_folder
 from wdsctl.core.importers.common.json_rows import JsonRows, JsonTable, begins_with_list, find_damage, find_lists
 from wdsctl.core.importers.common.named_files import Rows
@@ -39,7 +40,7 @@ from wdsctl.core.text import path_for_message
 
 _EXTENSIONS = (".json",)
 
-_CONVERSATION_SCORE = 0.9
+_STRUCTURED_SCORE = 0.9  # of conversations and interleaved documents
 _FILE_SCORE = 0.6
 _NO_ROWS_SCORE = 0.1  # without rows, or damaged: opening it says so
 _MAX_LONE_FILES = 10
@@ -127,8 +128,8 @@ def _match_file(path: str) -> FormatMatch | None:
     if is_named_lines and not begins_with_list(path):
         return None
     rows = _read_first(path)
-    if has_conversations(rows):
-        return FormatMatch(_CONVERSATION_SCORE, "a list of conversations")
+    if (is_chat := has_conversations(rows)) or has_documents(rows, {}):
+        return FormatMatch(_STRUCTURED_SCORE, f"a list of {'conversations' if is_chat else 'documents'}")
     if rows:
         return FormatMatch(_FILE_SCORE, "has a list of objects, or an object of them")
     head = read_head(path).removeprefix(b"\xef\xbb\xbf").lstrip()

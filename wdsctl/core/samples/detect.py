@@ -114,6 +114,7 @@ _TYPES: dict[str, _TypeRule] = {
         bonus=0.1,
     ),
     "DetectionSample": _TypeRule(marks=("boxes",), bonus=0.1),
+    "InterleavedSample": _TypeRule(marks=("sequence",), bonus=0.1),
     "ConversationSample": _TypeRule(marks=("messages",), bonus=0.1, needs_media=False),
     "PreferenceSample": _TypeRule(marks=("chosen",), bonus=0.1, needs_media=False),
 }

@@ -16,6 +16,7 @@ from wdsctl.core.errors import DatasetError
 from wdsctl.core.media.kinds import FORMAT_BY_EXTENSION, decoder_package, has_reader
 from wdsctl.core.media.sniff import SniffedContent, sniff
 from wdsctl.core.samples.conversations import is_conversation, normalize_conversation
+from wdsctl.core.samples.documents import ImagePlace, is_document, read_document
 from wdsctl.core.samples.field_path import EVERY_ITEM
 from wdsctl.core.samples.fields import as_integer
 
@@ -119,8 +120,10 @@ class PartFacts:
     `kind`: a kind of content, or mixed, or unknown if no content was examined. `format`: the most frequent format.
     `content_summary`: the content in words. `anomalies`: warnings for the user, of content that contradicts the name or
     the rest, or that the loader does not decode. `names_of`: the part whose numbers a text names, see
-    `find_class_names`; empty for other parts. `is_structured`: whether texts are markup or rows of numbers. `read`: how
-    many parts were examined; `not_utf8`: how many have text or JSON in another encoding, which the loader cannot read.
+    `find_class_names`; empty for other parts. `is_structured`: whether texts are markup or rows of numbers.
+    `documents`: the share of the samples whose JSON is an interleaved document, as far as examined; `places`: the names
+    that these have in the places of images, those of one document each. `read`: how many parts were examined;
+    `not_utf8`: how many have text or JSON in another encoding, which the loader cannot read.
     """
 
     name: str
@@ -132,6 +135,8 @@ class PartFacts:
     keys: tuple[JsonKeyFacts, ...] = ()
     names_of: str = ""
     is_structured: bool = False
+    documents: float = 0.0
+    places: tuple[tuple[str, ...], ...] = ()
     read: int = 0
     not_utf8: int = 0
 
@@ -161,7 +166,8 @@ def examine_part(part: PartEvidence, samples: int) -> PartFacts:
     full = [content for content in contents if content.kind != "empty"]
     kind, form = _consensus(full, part.name) if full else ("empty" if contents else "unknown", "")
     wholes = [head for head, size in zip(part.heads, sizes, strict=True) if size <= len(head)]
-    keys = _json_key_facts(wholes, share) if (kind, form) == ("json", "object") else ()
+    objects = _parse_objects(wholes) if (kind, form) == ("json", "object") else []
+    places = tuple(_image_names(each) for each in objects if is_document(each))
     return PartFacts(
         part.name,
         share,
@@ -169,8 +175,10 @@ def examine_part(part: PartEvidence, samples: int) -> PartFacts:
         form,
         _summarize_contents(contents),
         _find_anomalies(part.name, kind, contents),
-        keys,
+        _json_key_facts(objects, share),
         is_structured=kind == "text" and sum(map(bool, map(_NO_SENTENCE.match, part.heads))) > len(part.heads) / 2,
+        documents=share * len(places) / len(objects) if objects else 0.0,
+        places=places,
         read=len(contents),
         not_utf8=_count_not_utf8(contents),
     )
@@ -313,9 +321,17 @@ def _display_name(content: SniffedContent) -> str:
     return _DISPLAY_NAMES.get(content.format) or content.format.upper() or content.kind
 
 
-def _json_key_facts(wholes: Sequence[bytes], share: float) -> tuple[JsonKeyFacts, ...]:
+def _parse_objects(wholes: Sequence[bytes]) -> list[dict[str, Any]]:
+    return [parsed for parsed in map(_parse_json, wholes) if isinstance(parsed, dict)]
+
+
+def _image_names(document: dict[str, Any]) -> tuple[str, ...]:
+    """What a document has in the places of its images, in their order."""
+    return tuple(str(item.value) for item in read_document(document) if isinstance(item, ImagePlace))
+
+
+def _json_key_facts(objects: Sequence[dict[str, Any]], share: float) -> tuple[JsonKeyFacts, ...]:
     """Return the keys of the objects and of objects directly inside them, in order of first appearance."""
-    objects = [parsed for parsed in map(_parse_json, wholes) if isinstance(parsed, dict)]
     values: dict[tuple[str | None, ...], list[Any]] = {}
     for path, value in chain.from_iterable(map(_walk_json_keys, objects)):
         if value is not None:
@@ -324,7 +340,7 @@ def _json_key_facts(wholes: Sequence[bytes], share: float) -> tuple[JsonKeyFacts
     facts = []
     for path, found in values.items():
         # An empty list has every key that the items of other lists have.
-        count = len(found) + sum(EVERY_ITEM in path and each.get(path[0]) == [] for each in objects)
+        count = len(found) + sum(EVERY_ITEM in path and each.get(str(path[0])) == [] for each in objects)
         kind = _merge_kinds(set(map(_value_kind, found)))
         whole = [isinstance(as_integer(each), int) for each in found if each != ""]
         spelled = len(whole) if kind not in ("integer", "boolean") and all(whole) else 0

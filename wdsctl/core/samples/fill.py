@@ -70,6 +70,8 @@ _KEY_KINDS_OF_FIELD: dict[str, tuple[str, ...]] = {
     "label_names": ("list of text",),
     "captions": ("list of text",),
     "messages": ("conversation", "conversation with media"),
+    # No text in JSON is a medium: `SimilarityInterleavedSample` takes decoded ones.
+    **dict.fromkeys(("images", "audio", "video"), ()),
     **dict.fromkeys(ANSWER_KEYS, ("text", "object", "list of objects", "conversation", "conversation with media")),
 }
 #: Keys of an object that is a question, or an instruction, with its answer.
@@ -265,6 +267,26 @@ def _media_lists(field: SampleField, facts: Sequence[PartFacts]) -> Iterator[Fil
         yield FilledField(path, 1.0, 1.0, "*", f"{field.name}: all {field.kind} of a sample ({listed})")
 
 
+def _documents(field: SampleField, facts: Sequence[PartFacts]) -> Iterator[FilledField]:
+    """JSON that is an interleaved document, whose images are parts in the order of their places."""
+    images = [part.name for part in facts if part.kind == "image"]
+    for part in facts if field.name == "sequence" else ():
+        if (
+            part.documents
+            and (images or not any(part.places))
+            and all(_are_in_order(each, images) for each in part.places)
+        ):
+            reason = f"{field.name}: {part.name} is a document in {percent(part.documents)} of samples"
+            yield FilledField(FieldPath((PartAccess(part.name),)), 1.0, part.documents, part.name, reason)
+
+
+def _are_in_order(places: Sequence[str], parts: Sequence[str]) -> bool:
+    """Whether the places of images name parts in the order in which the loader lists them, or no parts at all."""
+    names = [place.rpartition("/")[2] for place in places]
+    path = FieldPath((PartAccess("*", is_pattern=True),))
+    return not set(names) <= set(parts) or names == list(find_parts(path, set(names), "images"))
+
+
 def _subtitles(field: SampleField, facts: Sequence[PartFacts]) -> Iterator[FilledField]:
     """Subtitles, whose cues are the segments of speech."""
     if field.name == "segments":
@@ -354,7 +376,7 @@ def _keys_with_classes(field: SampleField, facts: Sequence[PartFacts]) -> Iterat
 
 
 def _keys_by_name(field: SampleField, facts: Sequence[PartFacts]) -> Iterator[FilledField]:
-    kinds = _KEY_KINDS_OF_FIELD.get(field.name) or _KEY_KINDS.get(field.kind)
+    kinds = _KEY_KINDS_OF_FIELD.get(field.name, _KEY_KINDS.get(field.kind))
     for part in facts:
         for key in part.keys:
             if field.name == "labels" and key.kind == "list of text" and _name_of(key) not in field.json_names:
@@ -398,6 +420,7 @@ def _first_items_by_name(field: SampleField, facts: Sequence[PartFacts]) -> Iter
 _FILL_RULES = (
     _FillRule(1.0, _media_lists),
     _FillRule(1.0, _masks),
+    _FillRule(1.0, _documents),
     _FillRule(1.0, _subtitles),
     _FillRule(1.0, _parts_by_name),
     _FillRule(0.95, _parts_called_text, takes_any_text=True),

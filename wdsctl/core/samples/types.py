@@ -110,7 +110,10 @@ SAMPLE_TYPES: dict[str, tuple[SampleField, ...]] = {
         SampleField("words_boxes", "list", required=False, json_names=("words_boxes",)),
         SampleField("words_text", "list", required=False, json_names=("words_text",)),
     ),
-    "InterleavedSample": (SampleField("sequence", "list", json_names=("sequence", "interleaved", "conversation")),),
+    "InterleavedSample": (
+        SampleField("sequence", "list", json_names=("sequence", "interleaved", "conversation")),
+        SampleField("images", "images", required=False),
+    ),
     "SimilarityInterleavedSample": (
         SampleField("images", "list", json_names=("images",)),
         SampleField("texts", "list", json_names=("texts",)),
@@ -213,7 +216,7 @@ CRUDE = "CrudeSample"
 #: The types of which some fields are composed of several values of the field map: see `wdsctl.loader.compose_fields`.
 COMPOSED_TYPES = (
     *("ConversationSample", "PreferenceSample", "DetectionSample"),
-    *("AudioSample", "TranscriptionSample", "VideoSample"),
+    *("AudioSample", "TranscriptionSample", "VideoSample", "InterleavedSample"),
 )
 
 

@@ -18,6 +18,7 @@ from wdsctl.core.blend.yaml_tree import resolve_aux_path
 from wdsctl.core.catalog.ledger_checks import LocatedFindingCollector, PartToCheck
 from wdsctl.core.dataset.config import DatasetConfig, dump_config, parse_config, read_config_text, update_refs_section
 from wdsctl.core.dataset.location import DatasetLocation
+from wdsctl.core.dataset.polylithic import REFERENCES_PART
 from wdsctl.core.errors import Finding, WdsctlError
 from wdsctl.core.files import write_text
 from wdsctl.core.json_text import read_json, values_at_path
@@ -147,8 +148,11 @@ def _first_json_values(location: DatasetLocation, offsets: Offsets) -> Iterator[
     with closing(storage_for(location.root)) as storage:
         for row in range(min(_MAX_PROBED_SAMPLES, offsets.samples)):
             shard = os.path.join(location.root, offsets.shards[offsets.shard_of(row)].path)
-            for part, offset, size in offsets.parts(row):
-                if can_hold_refs(part) and storage.exists(shard):
+            parts = offsets.parts(row)
+            # What else a sample of a polylithic dataset says of its media, such as a document, names its own parts.
+            has_own = any(part == REFERENCES_PART for part, _, _ in parts)
+            for part, offset, size in parts:
+                if can_hold_refs(part) and (not has_own or part == REFERENCES_PART) and storage.exists(shard):
                     with suppress(ValueError):
                         yield read_json(storage.read(shard, offset, size))
 

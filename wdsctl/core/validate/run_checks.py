@@ -47,7 +47,7 @@ from wdsctl.core.validate.unit import (
     check_shard,
 )
 
-CHECKS_FORMAT_VERSION = 16  # raise it when the findings of a level change, so that stored ones are not reused
+CHECKS_FORMAT_VERSION = 17  # raise it when the findings of a level change, so that stored ones are not reused
 
 _CHECK_BATCH = BatchLimits(64, 16 << 20)
 _DAY_S = 86_400

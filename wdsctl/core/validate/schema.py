@@ -23,6 +23,7 @@ from wdsctl.core.media.probe import HEADER_READ_BYTES, probe_image
 from wdsctl.core.media.sniff import sniff
 from wdsctl.core.samples.boxes import convert_boxes, read_boxes
 from wdsctl.core.samples.conversations import begins_with_assistant, normalize_conversation
+from wdsctl.core.samples.documents import ImagePlace, normalize_document, read_document
 from wdsctl.core.samples.field_map import parse_field_map
 from wdsctl.core.samples.field_path import FieldPath, PartAccess, PathStep
 from wdsctl.core.samples.fields import as_integer, find_parts, follow_steps, is_collecting
@@ -165,6 +166,8 @@ def check_sample_schema(
 def _check_value(
     field: SampleField, value: Any, access: PartAccess, part: PartToCheck, findings: LocatedFindingCollector
 ) -> None:
+    if field.name == "sequence" and isinstance(value, dict):
+        return  # a document, which `_check_document` checks
     if mismatch := _describe_mismatch(field, value):
         findings.add("WDS149", f"{field.name} {mismatch}", part)
     elif field.kind == "text" and not value.strip():
@@ -183,6 +186,8 @@ def _check_composed(
     found = {field.name: find_parts(path, parts, field.kind) for field, path in rules.field_paths}
     if rules.sample_type == "ConversationSample" and "messages" in values:
         _check_conversation(values, found, parts[found["messages"][0]], findings)
+    if rules.sample_type == "InterleavedSample" and "sequence" in values:
+        _check_document(values["sequence"], found, parts[found["sequence"][0]], findings)
     if rules.sample_type == "PreferenceSample" and {"prompt", *ANSWER_KEYS} <= values.keys():
         _check_preference(values, found, parts[found["prompt"][0]], findings)
     if has_geometry(found) and found.get("image"):
@@ -210,6 +215,24 @@ def _check_conversation(
         return
     if begins_with_assistant(conversation):
         findings.add("WDS162", "the first turn is the assistant's", part, "warning")
+
+
+def _check_document(
+    sequence: Any, media: Mapping[str, tuple[str, ...]], part: PartToCheck, findings: LocatedFindingCollector
+) -> None:
+    """Check whether a sample is a document with its images, whose places name parts in their order if they name any."""
+    if isinstance(sequence, list) and "images" not in media:
+        return  # a list that the loader hands out as it is
+    images = media.get("images", ())
+    try:
+        normalize_document(sequence, images)
+        places = [item.value for item in read_document(sequence) if isinstance(item, ImagePlace)]
+    except DatasetError as error:
+        findings.add("WDS174", error.message, part)
+        return
+    if sorted(map(str, places)) == sorted(images) and tuple(places) != images:
+        message = f"its places name {', '.join(places[:4])}, but the loader puts {', '.join(images[:4])} there"
+        findings.add("WDS174", message, part)
 
 
 def _check_preference(

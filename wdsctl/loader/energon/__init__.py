@@ -93,11 +93,10 @@ if TYPE_CHECKING:
     from wdsctl.loader.recipe.task_encoder import AugmentTaskEncoder, DefaultTaskEncoder, TaskEncoder
     from wdsctl.loader.recipe.worker_config import WorkerConfig
     from wdsctl.loader.samples import CrudeSample, Sample, SourceInfo, edataclass
-    from wdsctl.loader.samples.energon_types import CaptioningSample
+    from wdsctl.loader.samples.energon_types import CaptioningSample, InterleavedSample
     from wdsctl.loader.samples.types import (
         ImageClassificationSample,
         ImageSample,
-        InterleavedSample,
         MultiChoiceVQASample,
         OCRSample,
         SimilarityInterleavedSample,
@@ -205,11 +204,10 @@ _EXPORTS_BY_MODULE = {
     ),
     "recipe.worker_config": ("WorkerConfig",),
     "samples": ("CrudeSample", "Sample", "SourceInfo", "edataclass"),
-    "samples.energon_types": ("CaptioningSample",),
+    "samples.energon_types": ("CaptioningSample", "InterleavedSample"),
     "samples.types": (
         "ImageClassificationSample",
         "ImageSample",
-        "InterleavedSample",
         "MultiChoiceVQASample",
         "OCRSample",
         "SimilarityInterleavedSample",

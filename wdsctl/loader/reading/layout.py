@@ -90,16 +90,21 @@ def compile_layout(
     _check_fields(config, kinds, where)
     sample_class = other_class or find_sample_type(config.sample_type)
     own_fields = {field.name for field in dataclass_fields(sample_class)}
+    compose = compose_function(sample_class)
     filled: dict[str, FieldPath] = {}
     for field, path in paths.items():
-        if field not in own_fields:
+        if field not in own_fields and compose is None:
             continue
         if find_parts(path, indices, kinds[field]):
             filled[field] = path
         elif field in needed:
             return CompiledLayout((), _failing_build(field, path, part_names, config))
-    compose = compose_function(sample_class)
-    build = wrap(make_builder(sample_class, tuple(filled)), tuple(filled))
+    if compose is None:
+        build = make_builder(sample_class, tuple(filled))
+    else:
+        absent = [field for field in paths if field not in filled and kinds[field] in MEDIA_LIST_KINDS]
+        build = _composing(sample_class, compose, tuple(filled), dict.fromkeys(absent))
+    build = wrap(build, tuple(filled))
     plain = [_plain_part(path, indices, kinds[field]) for field, path in filled.items()]
     if compose is None and None not in plain and len(set(plain)) == len(plain):
         parts = [part for part in plain if part is not None]
@@ -111,8 +116,6 @@ def compile_layout(
     taken = {field: frozenset(find_parts(path, indices, kinds[field])) for field, path in filled.items()}
     used = [part for part in indices if any(part in names for names in taken.values())]
     functions = [function_for(part, *_field_taking_part(part, filled, taken, kinds)) for part in used]
-    if compose is not None:
-        build = wrap(_composing(sample_class, compose, tuple(filled)), tuple(filled))
     build = _build_from_paths(build, used, functions, filled, kinds, needed, config)
     return CompiledLayout(tuple(indices[part] for part in used), build, lazy_parts=_lazy_flags(functions))
 
@@ -200,10 +203,19 @@ def _layout_of_parts(
     return CompiledLayout(part_indices, _with_decoding(build, functions), lazy_parts=_lazy_flags(functions))
 
 
-def _composing(sample_class: type[Any], compose: ComposeFields, fields: tuple[str, ...]) -> Callable[..., Any]:
+def _composing(
+    sample_class: type[Any], compose: ComposeFields, fields: tuple[str, ...], absent: Mapping[str, None]
+) -> Callable[..., Any]:
+    """A function that builds a sample of base values and those of `fields`. `absent`: lists of media that the sample
+    lacks. What the class has no field for, such as images that are in a sequence, is left out after composing.
+    """
+    known = {field.name for field in dataclass_fields(sample_class)}
+
     def composed(*values: Any) -> Any:
         base, own = values[: len(BASE_FIELDS)], values[len(BASE_FIELDS) :]
-        return sample_class(**dict(zip(BASE_FIELDS, base, strict=True)), **compose(dict(zip(fields, own, strict=True))))
+        filled = compose({**absent, **dict(zip(fields, own, strict=True))})
+        filled = {name: value for name, value in filled.items() if name in known}
+        return sample_class(**dict(zip(BASE_FIELDS, base, strict=True)), **filled)
 
     return composed
 

@@ -10,11 +10,13 @@ from typing import Any
 from wdsctl.core.errors import DatasetError, SampleFailed
 from wdsctl.core.samples.boxes import read_boxes
 from wdsctl.core.samples.conversations import normalize_conversation
+from wdsctl.core.samples.documents import normalize_document
 from wdsctl.core.samples.preferences import normalize_preference
 from wdsctl.core.samples.subtitles import is_subtitles, read_subtitles, spoken_text
 from wdsctl.core.samples.types import BOX_FORMATS
 from wdsctl.core.text import short_repr
 from wdsctl.loader.samples.base import Sample
+from wdsctl.loader.samples.energon_types import InterleavedSample
 from wdsctl.loader.samples.types import (
     AudioSample,
     ConversationSample,
@@ -37,6 +39,8 @@ def compose_function(kind: type[Sample]) -> ComposeFields | None:
         return _compose_conversation
     if issubclass(kind, PreferenceSample):
         return _compose_preference
+    if issubclass(kind, InterleavedSample):
+        return _compose_document
     if issubclass(kind, (AudioSample, TranscriptionSample, VideoSample)):
         return _compose_subtitles
     return _compose_detection if issubclass(kind, DetectionSample) else None
@@ -72,6 +76,17 @@ def _compose_preference(values: dict[str, Any]) -> dict[str, Any]:
     except DatasetError as error:
         raise SampleFailed(error.message, hint=error.hint, code=error.code) from error
     return {**values, "images": images, "videos": videos, "audios": audios, **preference._asdict()}
+
+
+def _compose_document(values: dict[str, Any]) -> dict[str, Any]:
+    """A document gets its images. A list stays as it is if the field map names no images."""
+    if "images" not in values and isinstance(values["sequence"], list):
+        return values
+    images = list(values.get("images") or ())
+    try:
+        return {**values, "sequence": normalize_document(values["sequence"], images), "images": images}
+    except DatasetError as error:
+        raise SampleFailed(error.message, hint=error.hint, code=error.code) from error
 
 
 def _compose_subtitles(values: dict[str, Any]) -> dict[str, Any]:

@@ -13,3 +13,10 @@ class CaptioningSample(Sample):
 
     image: Any
     caption: str
+
+
+@edataclass
+class InterleavedSample(Sample):
+    """A sequence of texts and media in order."""
+
+    sequence: list[Any]

@@ -13,6 +13,7 @@ from typing import Any
 from wdsctl.core.samples.types import SAMPLE_TYPES, SampleField
 from wdsctl.loader.samples.base import BASE_FIELDS, Sample, edataclass, is_required
 from wdsctl.loader.samples.energon_types import CaptioningSample as EnergonCaptioningSample
+from wdsctl.loader.samples.energon_types import InterleavedSample as EnergonInterleavedSample
 
 
 @edataclass
@@ -96,10 +97,10 @@ class VQAOCRSample(Sample):
 
 
 @edataclass
-class InterleavedSample(Sample):
-    """A sequence of texts and media in order."""
+class InterleavedSample(EnergonInterleavedSample):
+    """A sequence of texts and decoded images in order. `images`: the same images, if the field map names them."""
 
-    sequence: list[Any]
+    images: list[Any] = dataclasses.field(default_factory=list)
 
 
 @edataclass

@@ -14,6 +14,7 @@ import numpy as np
 from wdsctl.core.errors import Finding
 from wdsctl.core.importers.common.box_rows import group_boxes
 from wdsctl.core.importers.common.conversations import describe_conversations
+from wdsctl.core.importers.common.documents import describe_documents
 from wdsctl.core.importers.common.files import PROBED_ROWS
 from wdsctl.core.importers.common.folder_files import (
     media_type_of,
@@ -77,9 +78,9 @@ def make_table_source(
         part_names = samples.survey().part_names if has_file_references else {}
         uses = describe_fields(mapping, some, names if boxes is None else mapping.media, part_names, types)
         uses = uses if boxes is None else boxes.field_uses(uses[0])
-        if mapping.is_conversation:
-            described = describe_conversations(some, mapping.media, mapping.text)
-            uses, config = list(described.field_uses), described.config
+        structured = _describe_structured(mapping, some)
+        if structured is not None:
+            uses, config = list(structured.field_uses), structured.config
         if not fields and not has_file_references and len(some) >= PROBED_ROWS:
             uses.append(FieldUse("(other fields of later rows)", "json[...]"))
         findings = list(more_findings)
@@ -125,6 +126,13 @@ def make_table_source(
     )
     samples = source.row_samples
     return source
+
+
+def _describe_structured(mapping: RowMapping, rows: Sequence[Mapping[str, Any]]) -> SourceDescription | None:
+    """What becomes of the fields of conversations and documents; None for other rows."""
+    if mapping.is_document:
+        return describe_documents(rows, mapping.text)
+    return describe_conversations(rows, mapping.media, mapping.text) if mapping.is_conversation else None
 
 
 def _fields_of(rows: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -14,11 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from wdsctl.core.importers.common.conversations import (
-    conversation_media_fields,
-    has_conversations,
-    list_conversation_references,
-)
+from wdsctl.core.importers.common.documents import structured_references
 from wdsctl.core.importers.common.files import (
     Stems,
     find_media_fields,
@@ -100,8 +96,8 @@ class FoundFiles(NamedTuple):
 def find_files(search: Search, rows: Rows, options: Options) -> FoundFiles:
     """Find the files that the first rows of a table name. Raises UsageError for a template that cannot be parsed."""
     chosen = parse_list_option(options, "files")
-    if has_conversations(rows):
-        references = list_conversation_references(rows, conversation_media_fields("", {}, rows))
+    references = structured_references(rows, options)
+    if references is not None:
         bases, named = _find_bases(search, "", references)
         return FoundFiles(FileNames(bases[0]), named, bases[1:] and bases)
     if not rows or ("files" in options and not chosen):
@@ -142,8 +138,9 @@ def _find_paths(search: Search, rows: Rows, fields: Sequence[str]) -> FoundFiles
 
 def references_of(rows: Rows, options: Options) -> list[str]:
     """The texts in rows that name files: of the fields that `-O files=` names, or that look like files."""
-    if has_conversations(rows):
-        return list_conversation_references(rows, conversation_media_fields("", {}, rows))
+    structured = structured_references(rows, options)
+    if structured is not None:
+        return structured
     chosen = parse_list_option(options, "files")
     fields = chosen if "files" in options else find_media_fields("", {}, rows) if rows else ()
     names = FileNames("", templates={each: parse_template(each) for each in fields if is_template(each)})

@@ -17,6 +17,7 @@ from wdsctl.core.importers.common.conversations import (
     list_conversation_media,
     read_data_url,
 )
+from wdsctl.core.importers.common.documents import list_document_images, name_document_images
 from wdsctl.core.importers.common.files import (
     Stems,
     extension_of_name,
@@ -127,9 +128,10 @@ class RowMapping:
     `key`: a field, `:row` (the row's number) or `:stem` (the path of the first file, without its extension). `text`:
     a field that becomes the part `txt`. `allowed_folder`: the folder that the user names, if any; references may be
     relative to it, and may lead anywhere below it. `is_conversation`: the rows are conversations, see
-    `common/conversations.py`. `split`: the field that holds the split of a row, see `common/row_splits.py`;
-    `takes_any_split`: whether every value of it is a split, not only the usual names. `is_exported`: the rows are
-    samples that `convert` wrote, whose fields are parts. `notes`: media field -> how it names files, for the user.
+    `common/conversations.py`; `is_document`: they are interleaved documents, see `common/documents.py`. `split`: the
+    field that holds the split of a row, see `common/row_splits.py`; `takes_any_split`: whether every value of it is a
+    split, not only the usual names. `is_exported`: the rows are samples that `convert` wrote, whose fields are parts.
+    `notes`: media field -> how it names files, for the user.
     """
 
     base_folder: str = ""
@@ -141,6 +143,7 @@ class RowMapping:
     split: str = ""
     takes_any_split: bool = False
     is_exported: bool = False
+    is_document: bool = False
     notes: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -190,6 +193,8 @@ def _part_name(part: RowPart) -> str:
 def _row_parts(row: SourceRow, mapping: RowMapping) -> list[RowPart]:
     if mapping.is_conversation:
         return _conversation_parts(row, mapping)
+    if mapping.is_document:
+        return _document_parts(row, mapping)
     rest: dict[str, Any] = {}
     pieces: list[RowPart] = [*row.parts]
     for name, value in row.values.items():
@@ -213,18 +218,7 @@ def _conversation_parts(row: SourceRow, mapping: RowMapping) -> list[RowPart]:
     """The media in the order of the conversation, and the JSON with its turns. Raises DatasetError WDS161."""
     begin = _ReferenceBase(mapping.base_folder or row.base, mapping.allowed_folder)
     try:
-        found = list_conversation_media(row.values, mapping.media)
-        pieces: list[RowPart] = []
-        for place, value in found:
-            medium = read_data_url(value) if is_data_url(value) else value
-            pieces += _media_parts("", medium, begin, f"{row.where}, {place}")
-        if len(pieces) > 1:
-            pieces = [
-                piece._replace(name=f"{i}.{piece.name}")
-                if isinstance(piece, Part)
-                else _with_name(piece, f"{i}.{piece.name}")
-                for i, piece in enumerate(pieces)
-            ]
+        pieces = _numbered_media(list_conversation_media(row.values, mapping.media), begin, row.where)
         rest = {name: value for name, value in row.values.items() if name not in mapping.media}
         text = rest.pop(mapping.text) if isinstance(rest.get(mapping.text), str) else None
         check_conversation(rest, [piece.name for piece in pieces])
@@ -234,6 +228,40 @@ def _conversation_parts(row: SourceRow, mapping: RowMapping) -> list[RowPart]:
     if text is not None:
         pieces.append(_text_part("txt", text, f"{row.where}, {mapping.text}"))
     return [*pieces, Part("json", encode_json(rest))]
+
+
+def _document_parts(row: SourceRow, mapping: RowMapping) -> list[RowPart]:
+    """The images in the order of the document, and the JSON with their names in its places.
+
+    Raises DatasetError WDS174.
+    """
+    begin = _ReferenceBase(mapping.base_folder or row.base, mapping.allowed_folder)
+    rest = dict(row.values)
+    text = rest.pop(mapping.text) if isinstance(rest.get(mapping.text), str) else None
+    try:
+        pieces = _numbered_media(list_document_images(rest), begin, row.where)
+        rest = name_document_images(rest, [piece.name for piece in pieces])
+    except WdsctlError as error:
+        error.where = error.where or row.where
+        raise
+    if text is not None:
+        pieces.append(_text_part("txt", text, f"{row.where}, {mapping.text}"))
+    return [*pieces, Part("json", encode_json(rest))]
+
+
+def _numbered_media(found: Iterable[tuple[str, Any]], base: _ReferenceBase, where: str) -> list[RowPart]:
+    """The parts of media with (place, value), in this order: `0.jpg`, `1.png`; a single one is `jpg`."""
+    pieces: list[RowPart] = []
+    for place, value in found:
+        medium = read_data_url(value) if is_data_url(value) else value
+        pieces += _media_parts("", medium, base, f"{where}, {place}")
+    if len(pieces) < 2:
+        return pieces
+    names = [f"{i}.{piece.name}" for i, piece in enumerate(pieces)]
+    return [
+        piece._replace(name=name) if isinstance(piece, Part) else _with_name(piece, name)
+        for piece, name in zip(pieces, names, strict=True)
+    ]
 
 
 def _text_part(name: str, text: str, where: str) -> Part:

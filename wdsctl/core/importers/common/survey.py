@@ -69,7 +69,8 @@ class SurveyBuilder:
         survey.fields.update(dict.fromkeys(row.values))
         if sample.fault is not None:
             return
-        for name in () if self._mapping.is_conversation else self._mapping.media:
+        is_structured = self._mapping.is_conversation or self._mapping.is_document
+        for name in () if is_structured else self._mapping.media:
             value = row.values.get(name)
             if not value:
                 count, first = survey.empty.get(name, (0, row.where))

@@ -19,6 +19,7 @@ from wdsctl.core.errors import Finding, InputError, UsageError, WdsctlError
 from wdsctl.core.importers.common.commands import repeat_command
 from wdsctl.core.importers.common.compressed import strip_compression
 from wdsctl.core.importers.common.conversations import conversation_media_fields, has_conversations
+from wdsctl.core.importers.common.documents import document_media_fields, has_documents
 from wdsctl.core.importers.common.files import PROBED_ROWS, find_media_fields
 from wdsctl.core.importers.common.folder_files import (
     LITTER_FOLDERS,
@@ -274,8 +275,9 @@ def make_mapping(
     """
     first = [row for table in tables for row in table.rows] or [dict.fromkeys(fields)]
     is_conversation = has_conversations(first)
-    if is_conversation:
-        media = conversation_media_fields(format_name, options, first)
+    is_document = not is_conversation and has_documents(first, options)
+    if is_conversation or is_document:
+        media = (document_media_fields if is_document else conversation_media_fields)(format_name, options, first)
         # Several conversations often share an image, whose name is no key then.
         key = key or ("id" if all("id" in row for row in first) else ":row")
     else:
@@ -288,6 +290,7 @@ def make_mapping(
     has_file_splits = any(table.split for table in tables)
     mapping = replace(
         mapping,
+        is_document=is_document,
         split=find_split_field(format_name, options, first, has_file_splits=has_file_splits),
         takes_any_split=bool(options.get("split")),
         notes={

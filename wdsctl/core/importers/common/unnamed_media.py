@@ -9,7 +9,7 @@ from typing import Any
 
 from wdsctl.core.errors import InputError, UsageError
 from wdsctl.core.importers.common.commands import repeat_command
-from wdsctl.core.importers.common.conversations import has_conversations
+from wdsctl.core.importers.common.documents import structured_references
 from wdsctl.core.importers.common.files import PROBED_ROWS, find_media_fields
 from wdsctl.core.importers.common.folder_files import media_type_of
 from wdsctl.core.importers.common.named_files import (
@@ -49,7 +49,7 @@ def check_names_media(source: str, path: str, rows: Rows, search: Search, option
     media = media_below(search.folder)
     if references_of(rows, options) or not media:
         _check_not_outside(source, path, rows, search.root, options)
-    if not media or has_conversations(rows):
+    if not media or structured_references(rows, options) is not None:
         return  # a row whose file is missing has its own error
     fitting = _fitting_templates(rows, search, media)
     if references_of(rows, options) and not fitting:
@@ -87,7 +87,7 @@ def find_sure_template(root: str, rows: Rows) -> str:
 
     Empty if there is none.
     """
-    media = media_below(root) if rows and not has_conversations(rows) else []
+    media = media_below(root) if rows and structured_references(rows, {}) is None else []
     found = find_templates(rows, [os.path.relpath(path, root or ".") for path in media])
     best = found[0] if found else FoundTemplate("", 0, 0)
     is_about_media = best.named >= PROBED_ROWS / 2 or 2 * best.named >= len(media)

@@ -28,11 +28,10 @@ from wdsctl.loader.energon.replaced import replaced
 from wdsctl.loader.energon.submodules import publish_submodules
 from wdsctl.loader.energon.wrappers import SavableDataset
 from wdsctl.loader.samples import CrudeSample, Sample
-from wdsctl.loader.samples.energon_types import CaptioningSample
+from wdsctl.loader.samples.energon_types import CaptioningSample, InterleavedSample
 from wdsctl.loader.samples.types import (
     ImageClassificationSample,
     ImageSample,
-    InterleavedSample,
     MultiChoiceVQASample,
     OCRSample,
     SimilarityInterleavedSample,

@@ -19,12 +19,11 @@ from wdsctl.loader.decoding.decoder import SampleDecoder
 from wdsctl.loader.energon.epathlib import EPath
 from wdsctl.loader.energon.flavors.prepare_dataset import prepare_dataset, prepare_jsonl
 from wdsctl.loader.samples import BASE_FIELDS, CrudeSample
-from wdsctl.loader.samples.energon_types import CaptioningSample
+from wdsctl.loader.samples.energon_types import CaptioningSample, InterleavedSample
 from wdsctl.loader.samples.registry import SampleFactory, register_factory
 from wdsctl.loader.samples.types import (
     ImageClassificationSample,
     ImageSample,
-    InterleavedSample,
     MultiChoiceVQASample,
     OCRSample,
     SimilarityInterleavedSample,

@@ -17,7 +17,7 @@ from wdsctl.loader.recipe.arguments import DatasetPath
 from wdsctl.loader.recipe.dataset import BaseDataset, TrainDataset, ValDataset
 from wdsctl.loader.recipe.task_encoder import DefaultTaskEncoder
 from wdsctl.loader.runtime.failures import log_exception, reraise_exception
-from wdsctl.loader.samples.energon_types import CaptioningSample
+from wdsctl.loader.samples.energon_types import CaptioningSample, InterleavedSample
 
 __all__ = ["get_train_dataset", "get_val_dataset", "get_val_datasets"]
 
@@ -34,7 +34,9 @@ class _EnergonDataset:
     """What Energon's datasets have: a length and a config, which open the dataset; and samples with its fields."""
 
     __slots__ = ()
-    sample_classes: ClassVar[Mapping[str, type[Any]]] = {CaptioningSample.__name__: CaptioningSample}
+    sample_classes: ClassVar[Mapping[str, type[Any]]] = {
+        kind.__name__: kind for kind in (CaptioningSample, InterleavedSample)
+    }
 
     def __len__(self) -> int:
         """Batches per rank of one pass. Raises TypeError if hooks decide."""
