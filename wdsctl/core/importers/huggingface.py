@@ -14,8 +14,10 @@ from typing import NamedTuple
 from wdsctl.core.errors import DatasetError, InputError, UsageError, translate_os_errors
 from wdsctl.core.importers.common import arrow
 from wdsctl.core.importers.common.description import make_table_source
+from wdsctl.core.importers.common.documents import may_be_structured, structured_references
 from wdsctl.core.importers.common.files import PROBED_ROWS, find_media_fields, resolve_reference
 from wdsctl.core.importers.common.samples import ROW_OPTIONS, RowMapping, SourceRow
+from wdsctl.core.importers.common.tables import recognise_structure
 from wdsctl.core.importers.common.values import check_format_options
 from wdsctl.core.importers.protocol import FormatMatch, Options, Source, damaged_file_error, read_json_object
 from wdsctl.core.samples.fields import did_you_mean
@@ -70,6 +72,10 @@ class HuggingFaceImporter:
         looked_at = () if bytes_in else islice(rows.rows(0), PROBED_ROWS)
         refs = find_media_fields(self.name, options, [names, *(row.values for row in looked_at)])
         mapping = RowMapping.from_options(options, media=dict.fromkeys((*bytes_in, *refs)), key=":row")
+        if may_be_structured(names):
+            first = [row.values for row in islice(rows.rows(0), _DESCRIBED_ROWS)]
+            mapping = recognise_structure(mapping, first, options)
+            refs += tuple(structured_references(first, options) or ())
         described = dict.fromkeys((path, *(folder.path for folder in folders)))
         return make_table_source(
             rows,

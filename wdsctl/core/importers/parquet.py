@@ -17,6 +17,7 @@ from typing import Any
 from wdsctl.core.errors import DatasetError, InputError, WdsctlError, translate_os_errors
 from wdsctl.core.importers.common import arrow
 from wdsctl.core.importers.common.description import make_table_source
+from wdsctl.core.importers.common.documents import may_be_structured
 from wdsctl.core.importers.common.files import PROBED_ROWS
 from wdsctl.core.importers.common.row_splits import find_split_field
 from wdsctl.core.importers.common.samples import TABLE_OPTIONS, FileNames, SourceRow, exported_row_mapping
@@ -29,6 +30,7 @@ from wdsctl.core.importers.common.tables import (
     match_folder,
     open_table,
     path_splits,
+    recognise_structure,
 )
 from wdsctl.core.importers.common.values import check_format_options, find_file_below
 from wdsctl.core.importers.protocol import FormatMatch, Options, Source
@@ -101,6 +103,8 @@ class ParquetImporter:
             media=tuple(dict.fromkeys((*arrow.media_columns(schema), *mapping.media))),
             split=find_split_field(self.name, options, _read_first(paths[0]), has_file_splits=bool(splits)),
         )
+        if may_be_structured(schema.names) and not (mapping.is_conversation or mapping.is_document):
+            mapping = recognise_structure(mapping, list(_first_values(rows, _DESCRIBED_ROWS)), options)
         split_rows = (
             ParquetRows(paths, tuple(schema.names), only=mapping.split) if mapping.split in schema.names else None
         )
@@ -108,7 +112,7 @@ class ParquetImporter:
         return make_table_source(
             rows,
             mapping,
-            lambda: [row.values for row in islice(rows.rows(0), PROBED_ROWS if not bytes_in else _DESCRIBED_ROWS)],
+            lambda: list(_first_values(rows, PROBED_ROWS if not bytes_in else _DESCRIBED_ROWS)),
             fields=[*schema.names, *(name for column in labels if (name := f"{column}_name") not in schema.names)],
             splits=dict.fromkeys(filter(None, splits)),
             more_findings=file_split_findings(paths, root) if root and not mapping.split else [],
@@ -186,6 +190,10 @@ class ParquetRows:
 
     def close(self) -> None:
         """Do nothing: files are open only while rows are read."""
+
+
+def _first_values(rows: ParquetRows, count: int) -> Iterator[Mapping[str, Any]]:
+    return (row.values for row in islice(rows.rows(0), count))
 
 
 def _read_first(path: str) -> list[dict[str, Any]]:

@@ -2,9 +2,9 @@
 
 `normalize_conversation` reads LLaVA (`conversations` of from and value), ShareGPT (further roles, tools, media lists),
 OpenAI messages (role and content, text or a list of items), Alpaca (`instruction`, `input`, `output`, `history`) and
-question-answer pairs. Media are opaque: they are
-put into the places of their tokens (`<image>`) or items, whatever they are. `wdsctl.loader` passes decoded media,
-importers and `validate` only count them.
+question-answer pairs, also lists of them (`texts` of user and assistant in The Cauldron and FineVision). Media are
+opaque: they are put into the places of their tokens (`<image>`) or items, whatever they are. `wdsctl.loader` passes
+decoded media, importers and `validate` only count them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Modality = Literal["image", "video", "audio"]
 MODALITIES: tuple[Modality, ...] = ("image", "video", "audio")
 
 #: The keys of an object under which its turns are, the likeliest first.
-TURNS_KEYS = ("messages", "conversations", "conversation")
+TURNS_KEYS = ("messages", "conversations", "conversation", "texts")
 
 #: Keys of an object that is one question, or one instruction, with its answer. An instruction may have an input.
 _PAIR_QUESTION_NAMES = ("instruction", *(name for name in QUESTION_NAMES if name != "instruction"))
@@ -35,6 +35,8 @@ _ROLES = {
     **dict.fromkeys(("assistant", "gpt", "model", "function_call"), "assistant"),
     **dict.fromkeys(("tool", "observation", "function"), "tool"),
 }
+#: The names of both sides of a turn that is a question with its answer.
+_PAIRED_TURNS = (("question", "answer"), ("user", "assistant"))
 _ROLE_KEYS = ("role", "from")
 _CONTENT_KEYS = ("content", "value")
 
@@ -92,8 +94,13 @@ def is_conversation(value: Any) -> bool:
         and bool(value)
         and all(
             isinstance(turn, dict)
-            and any(isinstance(turn.get(key), str) for key in _ROLE_KEYS)
-            and any(key in turn for key in _CONTENT_KEYS)
+            and (
+                (
+                    any(isinstance(turn.get(key), str) for key in _ROLE_KEYS)
+                    and any(key in turn for key in _CONTENT_KEYS)
+                )
+                or all(isinstance(turn.get(key), str) for key in ("user", "assistant"))
+            )
             for turn in value
         )
     )
@@ -112,7 +119,13 @@ def has_media_token(text: str) -> bool:
 
 def has_turns(raw: Mapping[str, Any]) -> bool:
     """Whether an object has something under a key of turns."""
-    return any(raw.get(key) is not None for key in TURNS_KEYS)
+    return bool(_turns_keys(raw))
+
+
+def contents_of_turn(turn: Mapping[str, Any]) -> list[Any]:
+    """What a turn says, before it is checked: one content, or those of both sides."""
+    pair = next((pair for pair in _PAIRED_TURNS if _is_paired(turn, pair)), ())
+    return [turn[key] for key in pair] or [turn.get("content", turn.get("value"))]
 
 
 def begins_with_assistant(conversation: Conversation) -> bool:
@@ -140,7 +153,7 @@ def find_turns(raw: Any) -> tuple[list[Any], str, Any]:
     system, tools = raw.get("system") or "", raw.get("tools")
     if not isinstance(system, str):
         raise conversation_error(f"system: expected text, found {_describe(system)}", "write the prompt as text")
-    keys = [key for key in TURNS_KEYS if raw.get(key) is not None]
+    keys = _turns_keys(raw)
     if len(keys) > 1:
         message = f"it has {' and '.join(keys)}, and only one of them can be the turns"
         raise conversation_error(message, f"map the key of the turns, for example `messages: json[{keys[0]}]`")
@@ -150,6 +163,16 @@ def find_turns(raw: Any) -> tuple[list[Any], str, Any]:
             raise conversation_error(f"{keys[0]}: expected a list, found {_describe(turns)}", "write a list of turns")
         return turns, system, tools
     return [*_read_history(raw), _read_pair(raw)], system, tools
+
+
+def _turns_keys(raw: Mapping[str, Any]) -> list[str]:
+    """The keys of an object under which turns are. `texts` may be other texts."""
+    return [key for key in TURNS_KEYS if raw.get(key) is not None and (key != "texts" or is_conversation(raw[key]))]
+
+
+def _is_paired(turn: Mapping[str, Any], pair: tuple[str, str]) -> bool:
+    """Whether a turn is a question with its answer. The turns of The Cauldron have further keys, such as `source`."""
+    return set(turn) == set(pair) or (pair == ("user", "assistant") and set(pair) <= set(turn))
 
 
 def _read_history(raw: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -191,10 +214,12 @@ def _read_turn(turn: Any, number: int) -> Iterator[dict[str, Any]]:
     where = f"turn {number}"
     if not isinstance(turn, Mapping):
         raise conversation_error(f"{where} is {_describe(turn)}", "write an object with a role and content")
-    if set(turn) == {"question", "answer"}:
-        yield {"role": "user", "content": read_content(turn["question"], f"{where}, question")}
-        yield {"role": "assistant", "content": read_content(turn["answer"], f"{where}, answer")}
-        return
+    for pair in _PAIRED_TURNS:
+        if _is_paired(turn, pair):
+            more = {key: value for key, value in turn.items() if key not in pair}
+            for role, key in zip(("user", "assistant"), pair, strict=True):
+                yield {"role": role, "content": read_content(turn[key], f"{where}, {key}"), **more}
+            return
     role_key = next((key for key in _ROLE_KEYS if key in turn), "")
     content_key = next((key for key in _CONTENT_KEYS if key in turn), "")
     name = turn.get(role_key)

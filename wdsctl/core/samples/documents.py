@@ -130,15 +130,17 @@ def separate_images(raw: Any) -> list[Any]:
 def name_images(raw: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
     """The object with these names in the places of its images, and without the images beside a list of items."""
     places = [item for item in read_document(raw) if isinstance(item, ImagePlace)]
-    named = {key: value for key, value in raw.items() if not (separate_images(raw) and key in IMAGES_KEYS)}
-    for key in document_keys(raw):
-        named[key] = [dict(item) if isinstance(item, Mapping) else item for item in raw[key]]
+    dropped = IMAGES_KEYS if separate_images(raw) else ()
+    named = {key: value for key, value in raw.items() if key not in dropped}
+    for name in document_keys(raw):
+        named[name] = [dict(item) if isinstance(item, Mapping) else item for item in raw[name]]
     for place, name in zip(places, names, strict=True):
         key, number, *rest = place.steps
+        items: Any = named[str(key)]
         if not rest:
-            named[str(key)][number] = name
+            items[number] = name
             continue
-        item, field = named[str(key)][number], rest[0]
+        item, field = items[number], str(rest[0])
         for other in _IMAGE_KEYS if field in _IMAGE_KEYS else ():
             item.pop(other, None)
         item[field] = name

@@ -170,7 +170,7 @@ SAMPLE_TYPES: dict[str, tuple[SampleField, ...]] = {
         SampleField("segments", "list", required=False, json_names=("segments", "segments_info")),
     ),
     "ConversationSample": (
-        SampleField("messages", "any", json_names=("messages", "conversations", "conversation")),
+        SampleField("messages", "any", json_names=("messages", "conversations", "conversation", "texts")),
         SampleField("images", "images", required=False),
         SampleField("videos", "videos", required=False),
         SampleField("audios", "audios", required=False),

@@ -19,6 +19,7 @@ from wdsctl.core.importers.protocol import FieldUse, Options, SourceDescription
 from wdsctl.core.media.kinds import FORMAT_BY_EXTENSION
 from wdsctl.core.samples.conversations import (
     TURNS_KEYS,
+    contents_of_turn,
     has_media_token,
     is_conversation,
     normalize_conversation,
@@ -54,7 +55,7 @@ PREFERENCE_CONFIG = DatasetConfig(
 
 
 def has_conversations(rows: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether one of the rows has turns under `conversations` or `messages`."""
+    """Whether one of the rows has turns under `conversations`, `messages` or `texts`."""
     return any(is_conversation(row.get(key)) for row in rows for key in TURNS_KEYS)
 
 
@@ -136,7 +137,7 @@ def _turns_of(row: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def has_media_places(row: Mapping[str, Any]) -> bool:
     """Whether a turn has a token such as `<image>`, or an item of media."""
-    contents = [turn.get("content", turn.get("value")) for turn in _turns_of(row)]
+    contents = [content for turn in _turns_of(row) for content in contents_of_turn(turn)]
     items = [item for content in contents if isinstance(content, list) for item in content]
     texts = [each for each in (*contents, *items) if isinstance(each, str)]
     texts += [item.get("text") or "" for item in items if isinstance(item, Mapping)]

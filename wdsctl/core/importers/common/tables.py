@@ -302,6 +302,17 @@ def make_mapping(
     return replace(mapping, allowed_folder=root) if leaves and root and not mapping.allowed_folder else mapping
 
 
+def recognise_structure(mapping: RowMapping, rows: Rows, options: Options) -> RowMapping:
+    """The mapping of a table for these first rows, which may be conversations or documents.
+
+    Bytes are the only media of conversations that have any: a text that looks like a file name is the name of bytes.
+    """
+    if has_conversations(rows):
+        media = mapping.media or conversation_media_fields("", options, rows)
+        return replace(mapping, is_conversation=True, media=media)
+    return replace(mapping, is_document=has_documents(rows, options))
+
+
 def _probe(root: str, paths: Iterable[str], read: ReadFirstRows, options: Options | None = None) -> list[Table]:
     """Read the first rows of each table, and find the files that they name.
 
