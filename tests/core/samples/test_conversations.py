@@ -139,6 +139,21 @@ ANSWER_TURN = {"role": "assistant", "content": [text("a cat")]}
             [ANSWER_TURN, {"role": "user", "content": [text("hi")]}],
         ),
         (
+            {"texts": [{"user": "hi", "assistant": "a cat", "source": "ai2d"}, {"user": "hi", "assistant": "a cat"}]},
+            {"images": ["I"]},
+            [
+                {"role": "user", "content": [{"type": "image", "image": "I"}, text("hi")], "source": "ai2d"},
+                {**ANSWER_TURN, "source": "ai2d"},
+                {"role": "user", "content": [text("hi")]},
+                ANSWER_TURN,
+            ],
+        ),
+        (
+            {"messages": make_turns(("human", "hi"), ("gpt", "a cat")), "texts": ["other texts"]},
+            {},
+            [{"role": "user", "content": [text("hi")]}, ANSWER_TURN],
+        ),
+        (
             json.dumps(make_turns(("human", "hi"), ("gpt", "a cat"))).encode(),
             {},
             [{"role": "user", "content": [text("hi")]}, ANSWER_TURN],
@@ -223,6 +238,8 @@ HI = make_turns(("human", "hi"), ("gpt", "a cat"))
         (["hi"], [], "turn 0 is text"),
         ([], [], "it has no turns"),
         ({"messages": []}, [], "it has no turns"),
+        ({"texts": [{"user": "hi", "assistant": ""}]}, [], "turn 0, assistant is empty"),
+        ({"texts": ["hi"]}, [], "or a question and its answer; found texts"),
         ({"messages": {"role": "user"}}, [], "messages: expected a list, found an object"),
         ({"messages": HI, "conversations": HI}, [], "it has messages and conversations"),
         ({"caption": "x"}, [], "or a question and its answer; found caption"),
@@ -261,6 +278,8 @@ def test_begins_with_assistant_ignores_system_prompt() -> None:
         ([], False),
         (["x"], False),
         ([{"role": 3}], False),
+        ([{"user": "x", "assistant": "y", "source": "z"}], True),
+        ([{"user": "x"}], False),
         ({}, False),
     ],
 )

@@ -345,8 +345,8 @@ def is_media_path(value: Any) -> bool:
 def _iter_texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
-    elif isinstance(value, list) and all(isinstance(each, str) for each in value):
-        yield from value
+    elif isinstance(value, list) and all(each is None or isinstance(each, str) for each in value):
+        yield from (each for each in value if each is not None)
 
 
 MAX_NAME_BYTES = 255  # limit of a file name on nearly every file system
