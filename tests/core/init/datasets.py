@@ -58,6 +58,15 @@ def a_conversation(i: int) -> dict[str, bytes]:
     return {"json": as_json({"conversations": turns}), **images}
 
 
+def a_film_conversation(i: int) -> dict[str, bytes]:
+    """A conversation about a film, an image, or both."""
+    film = {"0.mp4": a_media_file("mp4", video="mpeg4", times=range(4 + i % 3))} if i % 3 else {}
+    image = {"1.png": an_image(i, "PNG")} if i % 3 != 1 else {}
+    question = "<video>\n" * len(film) + "<image>\n" * len(image) + "What is it?"
+    turns = [{"from": "human", "value": question}, {"from": "gpt", "value": f"A rectangle, {i}."}]
+    return {"json": as_json({"conversations": turns}), **film, **image}
+
+
 def an_object_image(i: int) -> dict[str, bytes]:
     """An image with up to two objects; every fourth image has none."""
     objects = [{"bbox": [4, 4, 20, 16], "category": "cat"}, {"bbox": [10, 10, 5, 5], "category": "dog"}]
@@ -126,6 +135,11 @@ SOURCES: dict[str, tuple[Callable[[int], dict[str, bytes]], str, dict[str, str]]
         {"messages": "json"},
     ),
     "vlm": (a_conversation, "ConversationSample", {"messages": "json", "images": "*"}),
+    "vlm with films": (
+        a_film_conversation,
+        "ConversationSample",
+        {"messages": "json", "images": "*", "videos": "*"},
+    ),
     "vlm by questions": (
         lambda i: {"jpg": an_image(i), "json": as_json({"q": "What color?", "a": ["yellow", "blue", "yellow"]})},
         "VQASample",

@@ -196,16 +196,17 @@ def test_init_of_polylithic_dataset_uses_outer_folder(tmp_path: Path) -> None:
     assert error.hint == f"pass the folder that contains both: `wdsctl init {tmp_path / 'poly'}`"
 
 
-def test_init_refuses_conversations_with_videos(tmp_path: Path) -> None:
-    turns = as_json({"conversations": [{"from": "human", "value": "<video>"}, {"from": "gpt", "value": "b"}]})
-    a_dataset(tmp_path / "data", {"a.tar": {"0.json": turns, "0.mp4": b"film"}})
+@pytest.mark.parametrize("kind", ["vlm", "chat", None])
+def test_init_refuses_conversations_with_media_that_no_script_reads(tmp_path: Path, kind: TrainingKind | None) -> None:
+    turns = as_json({"conversations": [{"from": "human", "value": "<audio>"}, {"from": "gpt", "value": "b"}]})
+    a_dataset(tmp_path / "data", {"a.tar": {"0.json": turns, "0.wav": b"sound"}})
     wdsctl.prepare(
         tmp_path / "data",
         sample_type="ConversationSample",
-        field_map={"messages": "json", "videos": "*"},
+        field_map={"messages": "json", "audios": "*"},
         split="train=1",
     )
-    assert "the conversations have videos" in refusal(str(tmp_path / "data")).message
+    assert "the conversations have audios" in refusal(str(tmp_path / "data"), kind=kind).message
 
 
 def refusal(root: str, **options: Any) -> WdsctlError:

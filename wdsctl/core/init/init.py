@@ -49,8 +49,8 @@ _SIDE_STEP = 32
 _HORIZON = 16
 
 _SCRIPTS: dict[TrainingKind, str] = {
-    "vlm": "a transformer over the bytes of conversations and the patches of their images; the loss covers the "
-    "turns of the assistant",
+    "vlm": "a transformer over the bytes of conversations and the patches of their images and films; the loss covers "
+    "the turns of the assistant",
     "chat": "a transformer over the bytes of conversations; the loss covers the turns of the assistant",
     "captions": "a convolutional network for the image and a transformer over the bytes of its caption",
     "ocr": "a convolutional network for the image and a transformer over the bytes of its text",

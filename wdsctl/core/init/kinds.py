@@ -29,7 +29,7 @@ class KindSpec(NamedTuple):
 
 
 KINDS: dict[TrainingKind, KindSpec] = {
-    "vlm": KindSpec("conversations about images", {"ConversationSample": (), "VQASample": ("answers",)}),
+    "vlm": KindSpec("conversations about images and films", {"ConversationSample": (), "VQASample": ("answers",)}),
     "chat": KindSpec("conversations without images", {"ConversationSample": ()}),
     "captions": KindSpec("captions of images", {"CaptioningSample": ()}),
     "ocr": KindSpec("text in images", {"OCRSample": ()}),
@@ -47,7 +47,7 @@ ACTION = "action"
 
 #: Fields of media that the scripts for conversations cannot read.
 _UNREAD_MEDIA: dict[TrainingKind, dict[str, FieldKind]] = {
-    "vlm": {"videos": "videos", "audios": "audios"},
+    "vlm": {"audios": "audios"},
     "chat": {"images": "images", "videos": "videos", "audios": "audios"},
 }
 
@@ -71,7 +71,7 @@ def choose_kind(
         kind == "vlm"
         and not requested
         and config.sample_type == "ConversationSample"
-        and not _has_images(config, parts)
+        and not any(_has_media(config, parts, name) for name in ("images", "videos"))
     ):
         kind = "chat"
     if config.sample_loader:
@@ -99,15 +99,15 @@ def choose_kind(
         raise _no_script_error(
             location,
             f"the conversations have {join_with_and(unread)}, but the script reads only "
-            f"{'images' if kind == 'vlm' else 'texts'}",
+            f"{'images and films' if kind == 'vlm' else 'texts'}",
             "select the other samples with `wdsctl view create`, and write them to a dataset with `wdsctl convert`",
         )
     return kind
 
 
-def _has_images(config: DatasetConfig, parts: Collection[str]) -> bool:
-    path = config.field_map.get("images")
-    return path is not None and bool(find_parts(parse_field_path(path), parts, "images"))
+def _has_media(config: DatasetConfig, parts: Collection[str], field: Literal["images", "videos"]) -> bool:
+    path = config.field_map.get(field)
+    return path is not None and bool(find_parts(parse_field_path(path), parts, field))
 
 
 def _is_robot_data(config: DatasetConfig) -> bool:
