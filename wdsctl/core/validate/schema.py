@@ -23,7 +23,7 @@ from wdsctl.core.media.probe import HEADER_READ_BYTES, probe_image
 from wdsctl.core.media.sniff import sniff
 from wdsctl.core.samples.boxes import convert_boxes, read_boxes
 from wdsctl.core.samples.conversations import begins_with_assistant, normalize_conversation
-from wdsctl.core.samples.documents import ImagePlace, normalize_document, read_document
+from wdsctl.core.samples.documents import ImagePlace, document_keys, normalize_document, read_document
 from wdsctl.core.samples.field_map import parse_field_map
 from wdsctl.core.samples.field_path import FieldPath, PartAccess, PathStep
 from wdsctl.core.samples.fields import as_integer, find_parts, follow_steps, is_collecting
@@ -166,7 +166,7 @@ def check_sample_schema(
 def _check_value(
     field: SampleField, value: Any, access: PartAccess, part: PartToCheck, findings: LocatedFindingCollector
 ) -> None:
-    if field.name == "sequence" and isinstance(value, dict):
+    if field.name == "sequence" and document_keys(value):
         return  # a document, which `_check_document` checks
     if mismatch := _describe_mismatch(field, value):
         findings.add("WDS149", f"{field.name} {mismatch}", part)
@@ -221,8 +221,8 @@ def _check_document(
     sequence: Any, media: Mapping[str, tuple[str, ...]], part: PartToCheck, findings: LocatedFindingCollector
 ) -> None:
     """Check whether a sample is a document with its images, whose places name parts in their order if they name any."""
-    if isinstance(sequence, list) and "images" not in media:
-        return  # a list that the loader hands out as it is
+    if "images" not in media and not document_keys(sequence):
+        return  # the loader hands it out as it is
     images = media.get("images", ())
     try:
         normalize_document(sequence, images)

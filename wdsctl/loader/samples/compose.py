@@ -10,7 +10,7 @@ from typing import Any
 from wdsctl.core.errors import DatasetError, SampleFailed
 from wdsctl.core.samples.boxes import read_boxes
 from wdsctl.core.samples.conversations import normalize_conversation
-from wdsctl.core.samples.documents import normalize_document
+from wdsctl.core.samples.documents import document_keys, normalize_document
 from wdsctl.core.samples.preferences import normalize_preference
 from wdsctl.core.samples.subtitles import is_subtitles, read_subtitles, spoken_text
 from wdsctl.core.samples.types import BOX_FORMATS
@@ -79,8 +79,8 @@ def _compose_preference(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _compose_document(values: dict[str, Any]) -> dict[str, Any]:
-    """A document gets its images. A list stays as it is if the field map names no images."""
-    if "images" not in values and isinstance(values["sequence"], list):
+    """A document gets its images. A list, and what else is no document, stays as it is if no images are mapped."""
+    if "images" not in values and not document_keys(values["sequence"]):
         return values
     images = list(values.get("images") or ())
     try:

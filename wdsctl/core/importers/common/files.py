@@ -32,6 +32,7 @@ from wdsctl.core.urls import is_url
 
 #: For references in rows. References in an index are relative to the index's folder, and no option changes that.
 _BASE_OPTION_HINT = "`-O base=FOLDER` sets the folder that references are relative to"
+_DOWNLOAD_HINT = "download the files, and write their paths into the rows"
 
 
 def make_file_part(
@@ -156,7 +157,7 @@ def resolve_reference(base: str, reference: str, where: str, *, base_option: str
     if not _can_name_file(reference):
         raise _missing_file_error(reference, "not a file name", where, base_option)
     if is_url(reference) or "://" in reference:
-        raise _outside_error(reference, "is a URL, which wdsctl never fetches", where)
+        raise _outside_error(reference, "is a URL, which wdsctl never fetches", where, _DOWNLOAD_HINT)
     if os.path.isabs(reference):
         raise _outside_error(reference, "is an absolute path", where, _allow_path_hint(base_option, reference))
     if ".." in reference.split("/"):
@@ -189,7 +190,7 @@ def _resolve_allowed(allowed: str, base: str, reference: str, where: str, *, lim
     if not _can_name_file(reference):
         raise _missing_file_error(reference, "not a file name", where, _BASE_OPTION_HINT)
     if is_url(reference) or "://" in reference:
-        raise _outside_error(reference, "is a URL, which wdsctl never fetches", where)
+        raise _outside_error(reference, "is a URL, which wdsctl never fetches", where, _DOWNLOAD_HINT)
     folders = (allowed, base) if allowed else (base,)
     paths = dict.fromkeys(os.path.join(folder, reference) for folder in folders)  # one path if absolute
     below = [path for path in paths if is_below(_real_folder(limit), _resolve_cached(path))]
