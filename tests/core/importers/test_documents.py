@@ -23,13 +23,13 @@ IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 JPEG, PNG = b"\xff\xd8\xff\xe0", b"\x89PNG\r\n\x1a\n"
 
 #: A document as it was made: text, the bytes of an image, or None for what was lost.
-Made = list[str | bytes | None]
+Document = list[str | bytes | None]
 
 
-def made(i: int) -> Made:
+def make_document(i: int) -> Document:
     """The i-th document: texts only, or with up to two images, and something lost in between."""
     first, second = JPEG + f"first {i}".encode(), PNG + f"second {i}".encode()
-    forms: list[Made] = [[f"ä {i}", first, None, "end", second], [None, f"only {i}"], [first, f"after {i}"]]
+    forms: list[Document] = [[f"ä {i}", first, None, "end", second], [None, f"only {i}"], [first, f"after {i}"]]
     return forms[i % 3]
 
 
@@ -37,7 +37,7 @@ def name_of(image: bytes) -> str:
     return f"pics/{image.split(b' ')[0][-5:].decode(errors='ignore')}{image.split()[-1].decode()}.jpg"
 
 
-def obelics(document: Made, image: Callable[[bytes], Any]) -> dict[str, Any]:
+def obelics(document: Document, image: Callable[[bytes], Any]) -> dict[str, Any]:
     return {
         "images": [image(each) if isinstance(each, bytes) else None for each in document],
         "metadata": "[]",
@@ -45,7 +45,7 @@ def obelics(document: Made, image: Callable[[bytes], Any]) -> dict[str, Any]:
     }
 
 
-def mmc4(document: Made, image: Callable[[bytes], Any]) -> dict[str, Any]:
+def mmc4(document: Document, image: Callable[[bytes], Any]) -> dict[str, Any]:
     """Images before the next text; an image at the end gets an empty text."""
     texts, infos = list[str](), list[dict[str, Any]]()
     for each in document:
@@ -59,7 +59,7 @@ def mmc4(document: Made, image: Callable[[bytes], Any]) -> dict[str, Any]:
     return {"url": "http://x", "text_list": texts, "image_info": infos[::-1], "similarity_matrix": [[0.5]]}
 
 
-def items(document: Made, image: Callable[[bytes], Any]) -> dict[str, Any]:
+def items(document: Document, image: Callable[[bytes], Any]) -> dict[str, Any]:
     return {
         "sequence": [
             {"type": "image", "image": image(each)} if isinstance(each, bytes) else {"type": "text", "text": each}
@@ -69,14 +69,14 @@ def items(document: Made, image: Callable[[bytes], Any]) -> dict[str, Any]:
     }
 
 
-def seen(parts: dict[str, bytes], form: str) -> Made:
+def seen(parts: dict[str, bytes], form: str) -> Document:
     """The document that the parts of a sample hold, by the names in its places."""
     document = json.loads(parts["json"])
     if form == "obelics":
         pairs = zip(document["images"], document["texts"], strict=True)
         return [parts[image] if image is not None else text for image, text in pairs]
     if form == "mmc4":
-        found: Made = []
+        found: Document = []
         for i, text in enumerate(document["text_list"]):
             named = [info["image_name"] for info in document["image_info"] if info["matched_text_index"] == i]
             found += [*(parts[name] for name in sorted(named)), text]
@@ -90,7 +90,7 @@ FORMS: dict[str, Callable[..., dict[str, Any]]] = {"obelics": obelics, "mmc4": m
 def check(samples: Samples, form: str) -> None:
     assert len(samples) == COUNT
     for i, parts in enumerate(samples.values()):
-        expected = made(i) if form == "obelics" else [each for each in made(i) if each is not None]
+        expected = make_document(i) if form == "obelics" else [each for each in make_document(i) if each is not None]
         found = seen(parts, form)
         assert [each for each in found if each != ""] == expected
         images = [each for each in expected if isinstance(each, bytes)]
@@ -100,14 +100,14 @@ def check(samples: Samples, form: str) -> None:
         assert all(any(name.startswith(number) for number in numbers) for name in parts if name != "json")
 
 
-def files_of(documents: list[Made]) -> dict[str, bytes]:
+def files_of(documents: list[Document]) -> dict[str, bytes]:
     return {name_of(each): each for document in documents for each in document if isinstance(each, bytes)}
 
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", ["docs.jsonl", "docs.json", "."])
 def test_rows_of_paths_become_documents(tmp_path: Path, form: str, name: str) -> None:
-    documents = [made(i) for i in range(COUNT)]
+    documents = [make_document(i) for i in range(COUNT)]
     rows = [FORMS[form](document, name_of) for document in documents]
     text = json.dumps(rows) if name == "docs.json" else "\n".join(map(json.dumps, rows))
     table = "docs.jsonl" if name == "." else name
@@ -127,7 +127,7 @@ def test_rows_of_paths_become_documents(tmp_path: Path, form: str, name: str) ->
 @pytest.mark.parametrize("form", ["obelics", "items"])
 @pytest.mark.parametrize("kind", ["file", "folder", "huggingface"])
 def test_rows_of_bytes_become_documents(tmp_path: Path, form: str, kind: str) -> None:
-    documents = [made(i) for i in range(COUNT)]
+    documents = [make_document(i) for i in range(COUNT)]
     rows = [FORMS[form](document, lambda image: {"bytes": image, "path": None}) for document in documents]
     item = pa.struct([("type", pa.string()), ("text", pa.string()), ("image", IMAGE)])
     types = {
@@ -154,7 +154,7 @@ def test_rows_of_bytes_become_documents(tmp_path: Path, form: str, kind: str) ->
 
 
 def test_documents_with_paths_in_hugging_face_dataset_account_for_their_files(tmp_path: Path) -> None:
-    documents = [made(i) for i in range(COUNT)]
+    documents = [make_document(i) for i in range(COUNT)]
     rows = [obelics(document, name_of) for document in documents]
     root = Path(
         a_folder(tmp_path, {**files_of(documents), "state.json": b'{"_data_files": [{"filename": "a.arrow"}]}'})

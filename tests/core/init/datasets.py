@@ -58,13 +58,13 @@ def a_conversation(i: int) -> dict[str, bytes]:
     return {"json": as_json({"conversations": turns}), **images}
 
 
-def a_film_conversation(i: int) -> dict[str, bytes]:
+def a_video_conversation(i: int) -> dict[str, bytes]:
     """A conversation about a film, an image, or both."""
-    film = {"0.mp4": a_media_file("mp4", video="mpeg4", times=range(4 + i % 3))} if i % 3 else {}
+    videos = {"0.mp4": a_media_file("mp4", video="mpeg4", times=range(4 + i % 3))} if i % 3 else {}
     image = {"1.png": an_image(i, "PNG")} if i % 3 != 1 else {}
-    question = "<video>\n" * len(film) + "<image>\n" * len(image) + "What is it?"
+    question = "<video>\n" * len(videos) + "<image>\n" * len(image) + "What is it?"
     turns = [{"from": "human", "value": question}, {"from": "gpt", "value": f"A rectangle, {i}."}]
-    return {"json": as_json({"conversations": turns}), **film, **image}
+    return {"json": as_json({"conversations": turns}), **videos, **image}
 
 
 def an_object_image(i: int) -> dict[str, bytes]:
@@ -135,8 +135,8 @@ SOURCES: dict[str, tuple[Callable[[int], dict[str, bytes]], str, dict[str, str]]
         {"messages": "json"},
     ),
     "vlm": (a_conversation, "ConversationSample", {"messages": "json", "images": "*"}),
-    "vlm with films": (
-        a_film_conversation,
+    "vlm with videos": (
+        a_video_conversation,
         "ConversationSample",
         {"messages": "json", "images": "*", "videos": "*"},
     ),

@@ -265,7 +265,7 @@ def reason_against(detection: Detection, sample_type: str) -> str:
         ),
         (
             make_evidence(
-                **{"0_jpg": JPEG, "1_png": (40, PNG)},
+                **{"0_jpg": (100, JPEG), "1_png": (40, PNG)},
                 json={"sequence": ["a", {"type": "image", "image": "0.jpg"}, {"type": "image", "image": "1.png"}]},
             ),
             "InterleavedSample",

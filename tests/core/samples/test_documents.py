@@ -72,7 +72,7 @@ def test_named_images_are_in_the_same_places(raw: dict[str, Any]) -> None:
     assert json.dumps(raw, default=str) == before
 
 
-def test_images_beside_items_move_into_their_places() -> None:
+def test_separate_images_move_into_their_places() -> None:
     named = name_images({"content": PLACES, "images": ["x.jpg", "y.jpg"], "url": "u"}, ["0.jpg", "1.jpg"])
 
     assert named == {

@@ -110,9 +110,11 @@ def read_document(raw: Any) -> list[str | ImagePlace]:
             f"{', '.join(ITEMS_KEYS)}; found {found or 'nothing'}",
             "write the texts and images as one of these, or remove the sample",
         )
-    beside = separate_images(raw)
+    separate = separate_images(raw)
     # Columns of tables have nulls where JSON has no key.
-    kept = [item for item in items if isinstance(item, str) or item.value is not None or beside or _is_open(raw, item)]
+    kept = [
+        item for item in items if isinstance(item, str) or item.value is not None or separate or _is_open(raw, item)
+    ]
     if not kept:
         raise document_error("it has no text and no image", "complete the document, or remove the sample")
     return kept

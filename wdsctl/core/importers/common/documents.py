@@ -86,8 +86,8 @@ def list_document_images(row: Mapping[str, Any]) -> list[tuple[str, Any]]:
     Raises DatasetError WDS174 if the row is no document, or has other images beside its items than places for them.
     """
     places = [item for item in read_document(row) if isinstance(item, ImagePlace)]
-    beside = separate_images(row)
-    if not beside:
+    separate = separate_images(row)
+    if not separate:
         found = [(str(place), place.value) for place in places if place.value is not None]
         keys = document_keys(row)
         more = next((key for key in IMAGES_KEYS if key not in keys and len(keys) == 1 and row.get(key)), "")
@@ -99,12 +99,12 @@ def list_document_images(row: Mapping[str, Any]) -> list[tuple[str, Any]]:
         if len(found) < len(places):
             raise document_error("it has a place without an image", "name the image there, or write null")
         return found
-    if len(beside) != len(places):
+    if len(separate) != len(places):
         raise document_error(
-            f"it has {pluralize(len(places), 'place')} for images, but {pluralize(len(beside), 'image')} beside them",
+            f"it has {pluralize(len(places), 'place')} for images, but {pluralize(len(separate), 'image')} beside them",
             "add the missing places or images",
         )
-    return [(str(place), value) for place, value in zip(places, beside, strict=True)]
+    return [(str(place), value) for place, value in zip(places, separate, strict=True)]
 
 
 def name_document_images(row: Mapping[str, Any], part_names: Sequence[str]) -> dict[str, Any]:
@@ -124,10 +124,10 @@ def describe_documents(rows: Sequence[Mapping[str, Any]], text: str = "") -> Sou
     keys = {key for row in rows for key in document_keys(row)}
     uses = []
     for name in dict.fromkeys(name for row in rows for name in row):
-        is_beside = name in IMAGES_KEYS and name not in keys
+        is_separate = name in IMAGES_KEYS and name not in keys
         if name == text:
             uses.append(FieldUse(name, "txt"))
-        elif is_beside and any(separate_images(row) for row in rows):
+        elif is_separate and any(separate_images(row) for row in rows):
             uses.append(FieldUse(name, "*"))
         else:
             note = "its images become parts, whose names are in their places" if name in keys - _TEXT_KEYS else ""
