@@ -45,6 +45,7 @@ from wdsctl.core.offsets.key_list import read_key_list
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.safe_open import is_beneath
 from wdsctl.core.samples.conversations import normalize_conversation
+from wdsctl.core.samples.documents import name_images, normalize_document
 from wdsctl.core.samples.key_rules import SampleLayout, choose_key_rule
 from wdsctl.core.samples.naming import KEY_RULES, dotless_key, possible_keys, split_name_by_rule
 from wdsctl.core.shards.jsonl_scan import scan_jsonl
@@ -518,6 +519,28 @@ def _conversations() -> Sequence[bytes]:
     ]
 
 
+def run_document(data: bytes) -> None:
+    """Every image of an accepted document has one place, in order, also after the names of parts are in the places."""
+    with suppress(WdsctlError):
+        found = normalize_document(data, [1, 2])
+        raw = json.loads(data)
+        if [item for item in found if not isinstance(item, str)] != [1, 2]:
+            raise AssertionError(f"the images are at {found}")
+        if isinstance(raw, dict) and normalize_document(name_images(raw, ["0.png", "1.png"]), [1, 2]) != found:
+            raise AssertionError("the document differs after its images have names")
+
+
+def _documents() -> Sequence[bytes]:
+    info = [{"image_name": f"{i}.jpg", "matched_text_index": 1 - i} for i in range(2)]
+    content = ["a", {"type": "image", "image": "x.png"}, {"image_url": {"url": "y.png"}}, {"type": "text", "text": "b"}]
+    return [
+        json.dumps({"images": ["x.jpg", None, "y.jpg"], "texts": [None, "a", None]}).encode(),
+        json.dumps({"text_list": ["a", "b"], "image_info": info}).encode(),
+        json.dumps({"content": content}).encode(),
+        json.dumps({"sequence": [{"type": "image"}, "a", {"type": "image"}], "images": ["x.jpg", "y.jpg"]}).encode(),
+    ]
+
+
 def run_sniff(data: bytes) -> None:
     assert sniff(data).kind
 
@@ -549,6 +572,7 @@ TARGETS: dict[str, Target] = {
     "annotations": Target(run_annotations, _annotations),
     "sniff": Target(run_sniff, _heads),
     "conversation": Target(run_conversation, _conversations),
+    "document": Target(run_document, _documents),
     **CONTAINER_TARGETS,
 }
 
