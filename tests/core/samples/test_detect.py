@@ -259,6 +259,11 @@ def reason_against(detection: Detection, sample_type: str) -> str:
         ),
         (make_evidence(json={"sequence": ["a", "1.jpg"]}), "InterleavedSample", {"sequence": "json[sequence]"}),
         (
+            make_evidence(jpg=JPEG, json={"texts": [{"user": "Why?", "assistant": "So.", "source": "ai2d"}]}),
+            "ConversationSample",
+            {"messages": "json", "images": "*"},
+        ),
+        (
             make_evidence(jpg=JPEG, json={"images": [None, "a/x.jpg"], "texts": ["a", None]}),
             "InterleavedSample",
             {"sequence": "json", "images": "*"},
