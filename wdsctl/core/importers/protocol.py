@@ -39,7 +39,8 @@ class Part(NamedTuple):
 class FilePart:
     """A large part as a range of a file, which can be copied without holding it in memory; `data` reads the range.
 
-    `root`: the folder that must contain the file; a file outside is not read.
+    `root`: the folder that must contain the file; a file outside is not read. `header`: bytes of the part before the
+    range, which `size` includes: those of a file that is cut out of the other one.
     """
 
     name: str
@@ -47,36 +48,44 @@ class FilePart:
     offset: int
     size: int  # bytes
     root: str
+    header: bytes = b""
 
     @property
     def data(self) -> bytes:
         """The bytes of the part. Raises StorageError WDS403 if the file ends before the range."""
-        storage = self._open_storage()
+        storage = self.open_storage()
         try:
-            return storage.read(self.path, self.offset, self.size)
+            return self.header + storage.read(self.path, self.offset, self._range_size)
         finally:
             storage.close()
 
     def chunks(self, size: int = 1 << 23) -> Iterator[bytes]:
         """The bytes of the part, in chunks of at most `size` bytes."""
-        storage = self._open_storage()
+        storage = self.open_storage()
         try:
-            for at in range(0, self.size, size):
-                yield storage.read(self.path, self.offset + at, min(size, self.size - at))
+            if self.header:
+                yield self.header
+            for at in range(0, self._range_size, size):
+                yield storage.read(self.path, self.offset + at, min(size, self._range_size - at))
         finally:
             storage.close()
 
-    def _open_storage(self) -> Storage:
+    @property
+    def _range_size(self) -> int:
+        return self.size - len(self.header)
+
+    def open_storage(self) -> Storage:
         return source_files.open_storage_of(self.path) if is_url(self.path) else LocalStorage(self.root)
 
     def copy_to(self, descriptor: int) -> None:
         """Append the part to an open file. The kernel copies the bytes if the file systems support it."""
+        if self.header:
+            for chunk in self.chunks():
+                _write_all(descriptor, chunk, self.path)
+            return
         at = self.offset + (0 if is_url(self.path) else self._copy_in_kernel(descriptor))
         for chunk in replace(self, offset=at, size=self.offset + self.size - at).chunks():
-            rest = memoryview(chunk)
-            with translate_os_errors(self.path):
-                while rest:
-                    rest = rest[os.write(descriptor, rest) :]
+            _write_all(descriptor, chunk, self.path)
 
     def _copy_in_kernel(self, descriptor: int) -> int:
         """Let the kernel copy as much as it can, and return the number of bytes."""
@@ -92,6 +101,13 @@ class FilePart:
             except (OSError, AttributeError):
                 pass  # not supported between these file systems or on this system: a plain copy reports errors
         return copied
+
+
+def _write_all(descriptor: int, chunk: bytes, path: str) -> None:
+    rest = memoryview(chunk)
+    with translate_os_errors(path):
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
 
 
 @dataclass(frozen=True, slots=True)

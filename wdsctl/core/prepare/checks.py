@@ -6,12 +6,13 @@ import os
 from collections.abc import Mapping
 
 from wdsctl.core.catalog.presence import check_holds_no_dataset, check_not_in_dataset
+from wdsctl.core.convert.conversion_report import ConvertReport
 from wdsctl.core.convert.request import ConvertRequest, LayoutName
 from wdsctl.core.dataset.destination import check_destination
 from wdsctl.core.dataset.location import locate, shell_command
 from wdsctl.core.dataset.polylithic import is_polylithic
 from wdsctl.core.dataset.raw_folder import RawFolderError, RawListing
-from wdsctl.core.errors import OptionConflict, UsageError
+from wdsctl.core.errors import Finding, OptionConflict, UsageError
 from wdsctl.core.importers.lone_tables import check_lone_tables
 from wdsctl.core.index.key_until import check_rule_unchanged, stored_rule
 from wdsctl.core.index.media import check_media_request, resolve_media_settings
@@ -32,6 +33,8 @@ from wdsctl.core.prepare.source import (
 from wdsctl.core.prepare.write import list_source
 from wdsctl.core.progress import Progress
 from wdsctl.core.samples.field_map import check_sample_type, validate_field_map
+from wdsctl.core.samples.types import CLIP_FIELD, SAMPLE_TYPES
+from wdsctl.core.text import join_with_and
 from wdsctl.core.urls import is_url
 
 #: Options that apply to raw files only, and those about the shards that `prepare` writes to DEST.
@@ -238,3 +241,21 @@ def _survey_source(source: str, dest: str, request: PrepareRequest, progress: Pr
         kept = stored_rule(dataset)
         check_rule_unchanged(dataset.location, request.index.key_until, kept, source)
         return list_source(source, dest, request, ledger.planned_shards(), kept_rule=kept, progress=progress)
+
+
+def unread_clip_findings(conversion: ConvertReport, sample_type: str, field_map: Mapping[str, str]) -> list[Finding]:
+    """A warning if samples have parts of files, and the sample type returns whole files."""
+    clips = {f"json[{name}]" for name in CLIP_FIELD.json_names}
+    uses = [use for source in conversion.sources for use in source.fields if use.becomes in clips]
+    named = [use for use in uses if use.name.startswith("(")]  # several columns together
+    if not named or not sample_type or CLIP_FIELD.name in field_map:
+        return []
+    types = [name for name, fields in SAMPLE_TYPES.items() if CLIP_FIELD in fields]
+    return [
+        Finding(
+            code="WDS265",
+            severity="warning",
+            message=f"samples of the type {sample_type} have whole files: only {join_with_and(types)} have the field "
+            f"clip, which returns the part; pass one with `--sample-type`, or use {named[0].becomes} in your program",
+        )
+    ]

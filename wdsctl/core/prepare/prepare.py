@@ -63,6 +63,7 @@ from wdsctl.core.prepare.checks import (
     missing_dest_error,
     sample_options,
     survey_source,
+    unread_clip_findings,
 )
 from wdsctl.core.prepare.examples import ExampleSample
 from wdsctl.core.prepare.polylithic import resolve_polylithic_config
@@ -316,6 +317,7 @@ def _prepare_from_format(
     indexed = report.index
     if indexed is not None:
         about_files = shared_file_findings(conversion, report.split, report.primary or dest, request)
+        about_files += unread_clip_findings(conversion, report.sample_type, report.field_map)
         indexed = replace(indexed, findings=(*indexed.findings, *about_files))
     return replace(
         report,

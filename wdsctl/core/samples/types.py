@@ -57,6 +57,9 @@ class SampleField(NamedTuple):
 CAPTION_NAMES = ("caption", "captions", "text", "description", "alt_text", "title", "prompt")
 QUESTION_NAMES = ("question", "context", "query", "instruction", "prompt")
 TRANSCRIPT_NAMES = ("transcript", "transcription", "text", "sentence", "lab", "normalized_text")
+#: The part of the file that a sample has. `clip_range`: where a column of a table has the other name.
+CLIP_FIELD = SampleField("clip", "object", required=False, json_names=("clip", "clip_range"))
+
 ANSWERS_NAMES = ("answers", "answer", "response", "label")
 
 SAMPLE_TYPES: dict[str, tuple[SampleField, ...]] = {
@@ -127,6 +130,7 @@ SAMPLE_TYPES: dict[str, tuple[SampleField, ...]] = {
         SampleField("context", "text", json_names=QUESTION_NAMES),
         SampleField("answers", "any", required=False, json_names=ANSWERS_NAMES),
         SampleField("answer_weights", "list", required=False, json_names=("answer_weights",)),
+        CLIP_FIELD,
     ),
     "VideoSample": (
         SampleField("video", "video"),
@@ -136,6 +140,7 @@ SAMPLE_TYPES: dict[str, tuple[SampleField, ...]] = {
         SampleField("audio", "audio", required=False),
         SampleField("captions", "list", required=False, json_names=("captions", "caption")),
         SampleField("segments", "list", required=False, json_names=("segments",)),
+        CLIP_FIELD,
     ),
     "AudioSample": (
         SampleField("audio", "audio"),
@@ -145,6 +150,7 @@ SAMPLE_TYPES: dict[str, tuple[SampleField, ...]] = {
             required=False,
             json_names=("text", "transcript", "transcription", "sentence", "lab", "caption"),
         ),
+        CLIP_FIELD,
     ),
     "TranscriptionSample": (
         SampleField("audio", "audio"),
@@ -152,6 +158,7 @@ SAMPLE_TYPES: dict[str, tuple[SampleField, ...]] = {
         SampleField("language", "text", required=False, json_names=("language", "lang", "locale")),
         SampleField("speaker", "text", required=False, json_names=("speaker", "speaker_id", "spk_id", "client_id")),
         SampleField("segments", "list", required=False, json_names=("segments",)),
+        CLIP_FIELD,
     ),
     "DetectionSample": (
         SampleField("image", "image"),
@@ -216,7 +223,7 @@ CRUDE = "CrudeSample"
 #: The types of which some fields are composed of several values of the field map: see `wdsctl.loader.compose_fields`.
 COMPOSED_TYPES = (
     *("ConversationSample", "PreferenceSample", "DetectionSample"),
-    *("AudioSample", "TranscriptionSample", "VideoSample", "InterleavedSample"),
+    *("AudioSample", "TranscriptionSample", "VideoSample", "VidQASample", "InterleavedSample"),
 )
 
 

@@ -22,6 +22,7 @@ from wdsctl.core.media.kinds import MAX_DECODABLE_BYTES, MEDIA_KINDS, part_kind
 from wdsctl.core.media.probe import HEADER_READ_BYTES, probe_image
 from wdsctl.core.media.sniff import sniff
 from wdsctl.core.samples.boxes import convert_boxes, read_boxes
+from wdsctl.core.samples.clips import check_clip_within, medium_length, read_clip
 from wdsctl.core.samples.conversations import begins_with_assistant, normalize_conversation
 from wdsctl.core.samples.documents import ImagePlace, document_keys, normalize_document, read_document
 from wdsctl.core.samples.field_map import parse_field_map
@@ -190,6 +191,8 @@ def _check_composed(
         _check_document(values["sequence"], found, parts[found["sequence"][0]], findings)
     if rules.sample_type == "PreferenceSample" and {"prompt", *ANSWER_KEYS} <= values.keys():
         _check_preference(values, found, parts[found["prompt"][0]], findings)
+    if values.get("clip") is not None:
+        _check_clip(read, parts, values["clip"], found, findings)
     if has_geometry(found) and found.get("image"):
         image = parts[found["image"][0]]
         picture = _picture_form(read, image)
@@ -233,6 +236,25 @@ def _check_document(
     if sorted(map(str, places)) == sorted(images) and tuple(places) != images:
         message = f"its places name {', '.join(places[:4])}, but the loader puts {', '.join(images[:4])} there"
         findings.add("WDS174", message, part)
+
+
+def _check_clip(
+    read: ReadPart,
+    parts: Mapping[str, PartToCheck],
+    value: Any,
+    found: Mapping[str, Sequence[str]],
+    findings: LocatedFindingCollector,
+) -> None:
+    """Check whether a clip is a range, and its medium long enough."""
+    medium = next((parts[found[name][0]] for name in ("video", "audio") if found.get(name)), None)
+    try:
+        clip = read_clip(value)
+        if medium is not None and medium.size:
+            check_clip_within(clip, medium_length(partial(read, medium), medium.size, medium.part, clip.unit))
+    except DatasetError as error:
+        if error.code != "WDS175":
+            raise
+        findings.add("WDS175", error.message, parts[found["clip"][0]])
 
 
 def _check_preference(

@@ -93,8 +93,16 @@ def compile_layout(
     compose = compose_function(sample_class)
     filled: dict[str, FieldPath] = {}
     for field, path in paths.items():
-        if field not in own_fields and compose is None:
-            continue
+        if field not in own_fields:
+            if field == "clip":
+                raise UsageError(
+                    f"the samples have parts of files, and {sample_class.__name__} has no field clip",
+                    where=where,
+                    hint="derive the class from wdsctl.loader's, or add a field `clip: dict | None = None` to it",
+                    code="WDS175",
+                )
+            if compose is None:
+                continue
         if find_parts(path, indices, kinds[field]):
             filled[field] = path
         elif field in needed:

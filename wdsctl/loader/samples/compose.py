@@ -1,5 +1,5 @@
 """Values of sample types that are more than the parts: the media of a conversation go to their places in its messages,
-boxes become an array, subtitles become text and segments.
+boxes become an array, subtitles become text and segments, a medium is limited to its clip.
 """
 
 from __future__ import annotations
@@ -9,14 +9,17 @@ from typing import Any
 
 from wdsctl.core.errors import DatasetError, SampleFailed
 from wdsctl.core.samples.boxes import read_boxes
+from wdsctl.core.samples.clips import read_clip
 from wdsctl.core.samples.conversations import normalize_conversation
 from wdsctl.core.samples.documents import document_keys, normalize_document
 from wdsctl.core.samples.preferences import normalize_preference
 from wdsctl.core.samples.subtitles import is_subtitles, read_subtitles, spoken_text
 from wdsctl.core.samples.types import BOX_FORMATS
 from wdsctl.core.text import short_repr
+from wdsctl.loader.runtime.failures import FatalSampleError
 from wdsctl.loader.samples.base import Sample
 from wdsctl.loader.samples.energon_types import InterleavedSample
+from wdsctl.loader.samples.lazy_part import LazyPart
 from wdsctl.loader.samples.types import (
     AudioSample,
     ConversationSample,
@@ -24,6 +27,7 @@ from wdsctl.loader.samples.types import (
     PreferenceSample,
     TranscriptionSample,
     VideoSample,
+    VidQASample,
 )
 
 ComposeFields = Callable[[dict[str, Any]], dict[str, Any]]
@@ -42,7 +46,9 @@ def compose_function(kind: type[Sample]) -> ComposeFields | None:
     if issubclass(kind, InterleavedSample):
         return _compose_document
     if issubclass(kind, (AudioSample, TranscriptionSample, VideoSample)):
-        return _compose_subtitles
+        return _compose_recording
+    if issubclass(kind, VidQASample):
+        return _limit_to_clip
     return _compose_detection if issubclass(kind, DetectionSample) else None
 
 
@@ -87,6 +93,34 @@ def _compose_document(values: dict[str, Any]) -> dict[str, Any]:
         return {**values, "sequence": normalize_document(values["sequence"], images), "images": images}
     except DatasetError as error:
         raise SampleFailed(error.message, hint=error.hint, code=error.code) from error
+
+
+def _compose_recording(values: dict[str, Any]) -> dict[str, Any]:
+    return _limit_to_clip(_compose_subtitles(values))
+
+
+def _limit_to_clip(values: dict[str, Any]) -> dict[str, Any]:
+    """The decoders of video and audio become those of the clip. Bytes that are not decoded stay whole."""
+    if values.get("clip") is None:
+        return values
+    composed = dict(values)
+    try:
+        clip = read_clip(values["clip"])
+    except DatasetError as error:
+        raise SampleFailed(error.message, hint=error.hint, code=error.code) from error
+    for name in ("video", "audio"):
+        medium = values.get(name)
+        limit = getattr(medium, "with_clip", None)
+        if limit is not None:
+            composed[name] = limit(clip)
+        elif medium is not None and not isinstance(medium, (bytes, memoryview, LazyPart)):
+            raise FatalSampleError(
+                f"the samples have parts of files (clip), and {name} was decoded as a whole",
+                where=f"field '{name}'",
+                hint="use SampleDecoder(av_decode='AVDecoder') and get_video() or get_audio(), which return the part",
+                code="WDS175",
+            )
+    return composed
 
 
 def _compose_subtitles(values: dict[str, Any]) -> dict[str, Any]:

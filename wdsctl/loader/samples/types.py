@@ -117,12 +117,13 @@ class SimilarityInterleavedSample(Sample):
 
 @edataclass
 class VidQASample(Sample):
-    """A video with a question (`context`) and its answers."""
+    """A video with a question (`context`) and its answers. `clip`: as in a `VideoSample`."""
 
     video: Any
     context: str
     answers: Any = None
     answer_weights: list[float] | None = None
+    clip: dict[str, float | None] | None = None
 
 
 @edataclass
@@ -130,7 +131,8 @@ class VideoSample(Sample):
     """A video with a text. `audio`: a separate audio part; the audio stream of the video is read through `video`.
 
     `captions`: several texts of the whole video. `segments`: texts of parts of it, with their times, as the data has
-    them.
+    them. `clip`: the part of the file that the sample has, which `video` is limited to: start and end in seconds, or
+    start_frame and end_frame.
     """
 
     video: Any
@@ -138,25 +140,30 @@ class VideoSample(Sample):
     audio: Any = None
     captions: list[str] | None = None
     segments: list[Any] | None = None
+    clip: dict[str, float | None] | None = None
 
 
 @edataclass
 class AudioSample(Sample):
-    """Audio with a text, such as a transcript."""
+    """Audio with a text, such as a transcript. `clip`: the part of the file that `audio` is limited to: start and end
+    in seconds."""
 
     audio: Any
     text: str | None = None
+    clip: dict[str, float | None] | None = None
 
 
 @edataclass
 class TranscriptionSample(Sample):
-    """Speech with its transcript. `segments`: dicts with start and end in seconds, and text, as the data has them."""
+    """Speech with its transcript. `segments`: dicts with start and end in seconds, and text, as the data has them.
+    `clip`: as in an `AudioSample`."""
 
     audio: Any
     text: str
     language: str | None = None
     speaker: str | None = None
     segments: list[Any] | None = None
+    clip: dict[str, float | None] | None = None
 
 
 @edataclass

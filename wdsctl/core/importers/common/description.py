@@ -83,7 +83,7 @@ def make_table_source(
             uses, config = list(structured.field_uses), structured.config
         if not fields and not has_file_references and len(some) >= PROBED_ROWS:
             uses.append(FieldUse("(other fields of later rows)", "json[...]"))
-        findings = list(more_findings)
+        findings = [*mapping.findings, *more_findings]
         unused: list[str] = []
         if row_splits is not None:
             uses = [row_splits.field_use() if use.name == mapping.split else use for use in uses]
@@ -179,6 +179,8 @@ def describe_fields(
             uses.append(FieldUse(name, "txt", note))
         else:
             uses.append(FieldUse(name, f"json[{name}]", ", ".join(filter(None, (types.get(name), note)))))
+    if mapping.segments is not None:
+        uses.append(mapping.segments.field_use())
     return uses
 
 

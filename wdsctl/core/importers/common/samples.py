@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from wdsctl.core.errors import DatasetError, UsageError, WdsctlError
+from wdsctl.core.errors import DatasetError, Finding, UsageError, WdsctlError
 from wdsctl.core.importers.common.conversations import (
     check_conversation,
     is_data_url,
@@ -24,8 +24,10 @@ from wdsctl.core.importers.common.files import (
     make_file_part,
     path_from_allowed,
 )
+from wdsctl.core.importers.common.segments import Segments, clip_in_file, row_clip
 from wdsctl.core.importers.common.templates import ANY_ENDING, Template, fill_template
 from wdsctl.core.importers.common.values import encode_json
+from wdsctl.core.importers.common.wav_cut import cut_wav
 from wdsctl.core.importers.protocol import FilePart, Options, Part
 from wdsctl.core.media.sniff import extension_of_content
 from wdsctl.core.samples.naming import KEY_COLUMN, exported_key, part_name_of_field, safe_key, strip_extension
@@ -43,7 +45,7 @@ RowPart = Part | FilePart
 ROW_OPTIONS = ("key", "files", "base", "text")
 
 #: Options of the formats of tables.
-TABLE_OPTIONS = (*ROW_OPTIONS, "split")
+TABLE_OPTIONS = (*ROW_OPTIONS, "split", "segments", "frames")
 
 _HEAD_BYTES = 4096  # enough to detect the format of a file
 
@@ -131,7 +133,8 @@ class RowMapping:
     `common/conversations.py`; `is_document`: they are interleaved documents, see `common/documents.py`. `split`: the
     field that holds the split of a row, see `common/row_splits.py`; `takes_any_split`: whether every value of it is a
     split, not only the usual names. `is_exported`: the rows are samples that `convert` wrote, whose fields are parts.
-    `notes`: media field -> how it names files, for the user.
+    `notes`: media field -> how it names files, for the user. `segments`: the fields that name the part of a file that a
+    row has; None for whole files. `findings`: about them.
     """
 
     base_folder: str = ""
@@ -145,6 +148,8 @@ class RowMapping:
     is_exported: bool = False
     is_document: bool = False
     notes: Mapping[str, str] = field(default_factory=dict)
+    segments: Segments | None = None
+    findings: tuple[Finding, ...] = ()
 
     @classmethod
     def from_options(
@@ -201,9 +206,14 @@ def _row_parts(row: SourceRow, mapping: RowMapping) -> list[RowPart]:
         if name in mapping.media:
             known = row.bases.get(name, "")
             begin = _ReferenceBase(known or mapping.base_folder or row.base, mapping.allowed_folder, bool(known))
-            pieces += _media_parts(
-                "" if len(mapping.media) == 1 else part_name_of_field(name), value, begin, f"{row.where}, {name}"
+            found = list(
+                _media_parts(
+                    "" if len(mapping.media) == 1 else part_name_of_field(name), value, begin, f"{row.where}, {name}"
+                )
             )
+            if mapping.segments is not None and name == mapping.segments.media:
+                found = _limit_to_segment(found, row, mapping.segments, rest)
+            pieces += found
         elif name == mapping.text and isinstance(value, str):
             pieces.append(_text_part("txt", value, f"{row.where}, {name}"))
         else:
@@ -212,6 +222,27 @@ def _row_parts(row: SourceRow, mapping: RowMapping) -> list[RowPart]:
         taken = {piece.name for piece in pieces}
         pieces.append(Part("json" if "json" not in taken else "row.json", encode_json(rest)))
     return _number_duplicates(pieces) if len(pieces) > 1 else pieces
+
+
+def _limit_to_segment(found: list[RowPart], row: SourceRow, segments: Segments, rest: dict[str, Any]) -> list[RowPart]:
+    """The parts with the segment of their file that a row names: its clip in `rest`, or cut.
+
+    Raises DatasetError WDS175.
+    """
+    if not found:
+        return found
+    try:
+        clip = row_clip(row.values, segments)
+        files = [piece for piece in found if isinstance(piece, FilePart)]
+        for file in files:
+            clip_in_file(clip, file)
+        if segments.cuts:
+            return [cut_wav(piece, clip) if isinstance(piece, FilePart) else piece for piece in found]
+    except DatasetError as error:
+        error.where = error.where or row.where
+        raise
+    rest[segments.name] = clip.as_json()
+    return found
 
 
 def _conversation_parts(row: SourceRow, mapping: RowMapping) -> list[RowPart]:

@@ -224,6 +224,8 @@ class SampleSource:
     def _load_part(self, part: RowPart) -> Part:
         if isinstance(part, Part):
             return part
+        if part.header:
+            return Part(part.name, part.data)
         if source_files.is_remote(part.path):
             fetched = self._fetched if self._fetched is not None and _is_fetched(part) else None
             return Part(part.name, _read_from_store(part, fetched))

@@ -23,6 +23,7 @@ from wdsctl.core.importers.common.documents import document_media_fields, has_do
 from wdsctl.core.importers.common.files import PROBED_ROWS, find_media_fields
 from wdsctl.core.importers.common.folder_files import (
     LITTER_FOLDERS,
+    media_type_of,
     partition_split,
     scan_folder,
 )
@@ -35,7 +36,8 @@ from wdsctl.core.importers.common.named_files import (
     references_of,
 )
 from wdsctl.core.importers.common.row_splits import find_split_field
-from wdsctl.core.importers.common.samples import FileNames, RowMapping
+from wdsctl.core.importers.common.samples import FileNames, RowMapping, row_to_sample
+from wdsctl.core.importers.common.segments import NamedRow, find_segments
 from wdsctl.core.importers.common.split_paths import (
     PathSplit,
     find_hub_splits,
@@ -44,7 +46,7 @@ from wdsctl.core.importers.common.split_paths import (
     path_split_findings,
 )
 from wdsctl.core.importers.common.unnamed_media import check_names_media, find_sure_template
-from wdsctl.core.importers.protocol import FormatMatch, Options
+from wdsctl.core.importers.protocol import FilePart, FormatMatch, Options
 from wdsctl.core.media.kinds import MEDIA_EXTENSIONS
 from wdsctl.core.safe_open import is_link_outside
 from wdsctl.core.samples.naming import strip_extension
@@ -299,7 +301,36 @@ def make_mapping(
             for field, path in examples.items()
         },
     )
-    return replace(mapping, allowed_folder=root) if leaves and root and not mapping.allowed_folder else mapping
+    mapping = replace(mapping, allowed_folder=root) if leaves and root and not mapping.allowed_folder else mapping
+    return _add_segments(format_name, options, tables, root, mapping)
+
+
+def _add_segments(
+    format_name: str, options: Options, tables: Sequence[Table], root: str, mapping: RowMapping
+) -> RowMapping:
+    """The mapping with the fields that name parts of files, if rows do."""
+    rows = [] if mapping.is_conversation else [each for table in tables for each in _rows_with_files(table, mapping)]
+    columns = [
+        column.partition(".")[0]
+        for table in tables
+        for template in table.names.templates.values()
+        for column in template.columns
+    ]
+    found, findings = find_segments(format_name, options, rows, root or tables[0].path, columns)
+    return replace(mapping, segments=found, findings=tuple(findings))
+
+
+def _rows_with_files(table: Table, mapping: RowMapping) -> Iterator[NamedRow]:
+    """The first rows, with the audio and video files that they name."""
+    for number, values in enumerate(table.rows):
+        row = table.names.make_row(number, "", values, None)
+        found: dict[str, FilePart] = {}
+        for name in mapping.media:
+            sample = row_to_sample(row, replace(mapping, media=(name,), key=":row"))
+            files = [part for part in sample.parts if isinstance(part, FilePart)]
+            if len(files) == 1 and media_type_of(files[0].path) in ("audio", "video"):
+                found[name] = files[0]
+        yield NamedRow(row.values, found)
 
 
 def recognise_structure(mapping: RowMapping, rows: Rows, options: Options) -> RowMapping:

@@ -40,14 +40,26 @@ class AudioTrack:
         self._seconds: float | None = None
 
     def clips(
-        self, medium: OpenMedium, ranges: Sequence[ClipRange], *, by_number: bool, budget: ByteBudget
+        self,
+        medium: OpenMedium,
+        ranges: Sequence[ClipRange],
+        *,
+        by_number: bool,
+        budget: ByteBudget,
+        window: ClipRange | None = None,
     ) -> tuple[list[torch.Tensor], ClipTimes]:
         """(channels, samples) and (start, end) seconds of each range that has samples. `by_number`: ranges in samples
-        of the output rate, else in seconds. Raises BadMediumError, av.FFmpegError."""
+        of the output rate, else in seconds. `window`: the seconds of the medium that there are; ranges and times begin
+        at its start. Raises BadMediumError, av.FFmpegError."""
         facts = self.facts(medium)
         rate = self._output_format.rate_of(facts)
         start_seconds = float(facts.first_tick * facts.tick - medium.start_time)  # of sample 0
-        sample_ranges = [_range_in_samples(each, by_number, rate, start_seconds) for each in ranges]
+        if window is None:
+            sample_ranges = [_range_in_samples(each, by_number, rate, start_seconds) for each in ranges]
+        else:
+            own = [_range_in_samples(each, by_number, rate, 0.0) for each in ranges]
+            sample_ranges = _ranges_in_window(own, window, rate, start_seconds)
+            start_seconds, by_number = start_seconds - window[0], False
         sources = [self._output_format.source_range(facts, *each) for each in sample_ranges]
         gap = self._find_gap(medium, facts, max((start for start, _ in sources), default=0)) if by_number else math.inf
         source_clips = read_audio_clips(medium, facts, sources, budget, by_clock=not by_number, gap=gap)
@@ -138,6 +150,16 @@ def _range_in_samples(clip_range: ClipRange, by_number: bool, rate: int, start_s
         return math.floor(start), end if math.isinf(end) else math.floor(end)
     first = round((start - start_seconds) * rate)
     return max(0, first), end if math.isinf(end) else first + round((end - start) * rate)
+
+
+def _ranges_in_window(
+    ranges: Sequence[tuple[int, float]], window: ClipRange, rate: int, start_seconds: float
+) -> list[tuple[int, float]]:
+    """Ranges of samples of a window as ranges of samples of the file. Those after the window's end are empty."""
+    first = round((window[0] - start_seconds) * rate)
+    stop = math.inf if math.isinf(window[1]) else first + round((window[1] - window[0]) * rate)
+    found = ((max(0, first + start), min(first + end, stop)) for start, end in ranges)
+    return [(start, max(start, end)) for start, end in found]
 
 
 #: Formats whose clock is a count of samples, or whose frames are numbered.

@@ -18,6 +18,7 @@ from wdsctl.core.errors import SampleFailed, UsageError
 from wdsctl.core.media.keyframes import KeyframeIndex
 from wdsctl.core.media.kinds import MAX_IMAGE_PIXELS
 from wdsctl.core.media.stream import CONTAINER_OPTIONS
+from wdsctl.core.samples.clips import Clip, describe_clip
 from wdsctl.loader.decoding.av.audio import AudioTrack
 from wdsctl.loader.decoding.av.audio_format import AudioChannels, AudioOutputFormat, SampleFormat
 from wdsctl.loader.decoding.av.container import BadMediumError, OpenMedium, open_medium
@@ -33,7 +34,7 @@ from wdsctl.loader.decoding.av.values import (
     check_ranges,
     check_unit,
 )
-from wdsctl.loader.decoding.av.video import VideoTrack
+from wdsctl.loader.decoding.av.video import VideoStreamFacts, VideoTrack
 from wdsctl.loader.samples.lazy_part import LazyPart
 
 VideoUnit = Literal["frames", "seconds"]
@@ -66,6 +67,8 @@ class AVDecoder:
       to keep), `audio_format` ("native", or "float": float32 between -1 and 1).
     - `threads`: of FFmpeg; 1 by default, as there is a loader worker per core; 0: FFmpeg decides.
     - `max_pixels`: of a frame. `max_bytes`: of pixels and samples per call.
+    - `clip`: the part of the medium that there is. All times and numbers then count from its start, also those of the
+      facts: `get_audio` returns duration * rate samples of it, `get_video` the frames that are shown before its end.
     - `suppress_warnings`: accepted for compatibility with Energon, without effect.
 
     Methods raise SampleFailed (WDS503) if the medium cannot be decoded, StorageError if it cannot be read, and
@@ -87,10 +90,13 @@ class AVDecoder:
         threads: int = 1,
         max_pixels: int = MAX_IMAGE_PIXELS,
         max_bytes: int = MAX_CALL_BYTES,
+        clip: Clip | None = None,
     ) -> None:
         self.suppress_warnings = suppress_warnings
         audio = AudioOutputFormat(audio_rate, audio_channels, audio_format)
-        options = AVOptions(rotate=rotate, audio=audio, threads=threads, max_pixels=max_pixels, max_bytes=max_bytes)
+        options = AVOptions(
+            rotate=rotate, audio=audio, threads=threads, max_pixels=max_pixels, max_bytes=max_bytes, clip=clip
+        )
         self._init_state(make_media_source(stream), part, index, options)
 
     def _init_state(self, *state: Any) -> None:
@@ -100,6 +106,7 @@ class AVDecoder:
         self._audio = AudioTrack(self._options.audio)
         self._lock = RLock()
         self._open: OpenMedium | None = None
+        self._seconds: ClipRange | None = None  # of the clip, if it is in frames
 
     def __getstate__(self) -> tuple[Any, ...]:
         return (self.suppress_warnings, *self._state)
@@ -109,7 +116,8 @@ class AVDecoder:
         self._init_state(*rest)
 
     def __repr__(self) -> str:
-        return f"AVDecoder({self._source!r})"
+        clip = "" if self._options.clip is None else f", {describe_clip(self._options.clip)}"
+        return f"AVDecoder({self._source!r}{clip})"
 
     def using(self, **options: Any) -> AVDecoder:
         """A decoder of the same medium with some options of the constructor changed. Raises UsageError for unknown
@@ -129,6 +137,10 @@ class AVDecoder:
         other: AVDecoder = object.__new__(AVDecoder)
         other.__setstate__((self.suppress_warnings, *self._state[:-1], changed))
         return other
+
+    def with_clip(self, clip: Clip) -> AVDecoder:
+        """A decoder of a part of the same medium: `using(clip=clip)`."""
+        return self.using(clip=clip)
 
     @contextmanager
     def opened(self) -> Iterator[OpenMedium]:
@@ -235,7 +247,7 @@ class AVDecoder:
         facts = AVMetadata()
         with self.opened() as opened:
             if get_video and opened.video is not None:
-                video = self._video.facts(
+                video = self._video_facts(
                     opened, seconds=get_video_duration, frames=get_video_frame_count, size=get_video_frame_size
                 )
                 facts.video_duration, facts.video_num_frames, facts.video_fps = video.seconds, video.frames, video.fps
@@ -243,14 +255,14 @@ class AVDecoder:
             if get_audio and opened.audio is not None:
                 audio = self._audio.facts(opened)
                 facts.audio_channels, facts.audio_sample_rate = audio.channels, audio.rate
-                facts.audio_duration = self._audio.seconds(opened) if get_audio_duration else None
-                facts.audio_num_samples = self._audio.count_samples(opened) if get_audio_num_samples else None
+                facts.audio_duration = self._audio_seconds(opened) if get_audio_duration else None
+                facts.audio_num_samples = self._count_samples(opened) if get_audio_num_samples else None
         return facts
 
     def get_video_duration(self, get_frame_count: bool = False) -> tuple[float | None, int | None]:
         """(seconds, frames): the duration, and with `get_frame_count` the number of frames."""
         with self.opened() as opened:
-            facts = self._video.facts(opened, seconds=True, frames=get_frame_count, size=False)
+            facts = self._video_facts(opened, seconds=True, frames=get_frame_count, size=False)
             return facts.seconds, facts.frames
 
     def get_video_fps(self) -> float | None:
@@ -261,7 +273,7 @@ class AVDecoder:
     def get_audio_duration(self) -> float | None:
         """Seconds; None if the file states none."""
         with self.opened() as opened:
-            return self._audio.seconds(opened)
+            return self._audio_seconds(opened)
 
     def get_audio_samples_per_second(self) -> int:
         """The sample rate of the file, whatever `audio_rate` is. Decodes two frames."""
@@ -285,18 +297,81 @@ class AVDecoder:
             known = [span for span in spans if span is not None]
             if not known or len(known) < len(spans):
                 return None
-            return max(start for start, _ in known), min(end for _, end in known)
+            start, end = max(start for start, _ in known), min(end for _, end in known)
+            window = self._window(opened)
+            if window is None:
+                return start, end
+            return max(start, window[0]) - window[0], min(end, window[1]) - window[0]
+
+    # The clip of the medium that there is.
+
+    def _window(self, medium: OpenMedium) -> ClipRange | None:
+        """The seconds of the medium that the clip is; None without a clip."""
+        clip = self._options.clip
+        if clip is None or clip.unit == "seconds":
+            return None if clip is None else clip[:2]
+        if self._seconds is None:
+            self._seconds = self._video.seconds_of_frames(medium, clip.start, clip.end)
+        return self._seconds
+
+    def _in_window(self, medium: OpenMedium, span: tuple[float, float] | None) -> float | None:
+        """How many seconds of a stream are in the clip."""
+        window = self._window(medium)
+        if span is None or window is None:
+            return None if span is None else span[1] - span[0]
+        return max(0.0, min(span[1], window[1]) - max(span[0], window[0]))
+
+    def _video_facts(self, medium: OpenMedium, *, seconds: bool, frames: bool, size: bool) -> VideoStreamFacts:
+        window = self._window(medium)
+        if window is None:
+            return self._video.facts(medium, seconds=seconds, frames=frames, size=size)
+        facts = self._video.facts(medium, seconds=False, frames=False, size=size)
+        first, last = self._video.numbers_in(medium, window) if frames else (0, 0)
+        return replace(
+            facts,
+            seconds=self._in_window(medium, self._video.time_span(medium)) if seconds else None,
+            frames=last - first + 1 if frames else None,
+        )
+
+    def _audio_seconds(self, medium: OpenMedium) -> float | None:
+        if self._options.clip is None:
+            return self._audio.seconds(medium)
+        return self._in_window(medium, self._audio.time_span(medium))
+
+    def _count_samples(self, medium: OpenMedium) -> int:
+        window = self._window(medium)
+        if window is None:
+            return self._audio.count_samples(medium)
+        native = AudioTrack(AudioOutputFormat())
+        clips, _ = native.clips(
+            medium, _FULL_AUDIO, by_number=True, budget=ByteBudget(self._options.max_bytes), window=window
+        )
+        return sum(clip.shape[1] for clip in clips)
 
     def _video_clips(
         self, medium: OpenMedium, ranges: Sequence[ClipRange], *, by_number: bool = False, size: FrameSize | None = None
     ) -> tuple[list[torch.Tensor], ClipTimes]:
         budget = ByteBudget(self._options.max_bytes)
-        return self._video.clips(medium, ranges, by_number=by_number, size=size, budget=budget)
+        window = self._checked_window(medium)
+        return self._video.clips(medium, ranges, by_number=by_number, size=size, budget=budget, window=window)
 
     def _audio_clips(
         self, medium: OpenMedium, ranges: Sequence[ClipRange], *, by_number: bool
     ) -> tuple[list[torch.Tensor], ClipTimes]:
-        return self._audio.clips(medium, ranges, by_number=by_number, budget=ByteBudget(self._options.max_bytes))
+        window, budget = self._checked_window(medium), ByteBudget(self._options.max_bytes)
+        return self._audio.clips(medium, ranges, by_number=by_number, budget=budget, window=window)
+
+    def _checked_window(self, medium: OpenMedium) -> ClipRange | None:
+        """As `_window`. Raises BadMediumError if the medium ends before the clip begins."""
+        window, clip = self._window(medium), self._options.clip
+        if window is None or clip is None:
+            return None
+        spans = [self._video.time_span(medium)] if medium.video is not None else []
+        spans += [self._audio.time_span(medium)] if medium.audio is not None else []
+        ends = [span[1] for span in spans if span is not None]
+        if math.isinf(window[0]) or (ends and len(ends) == len(spans) and window[0] >= max(ends)):
+            raise BadMediumError(f"it ends before its part begins, {describe_clip(clip)}")
+        return window
 
     def _sample_error(self, error: Exception) -> SampleFailed:
         reason = _ffmpeg_message(error) if isinstance(error, av.FFmpegError) else str(error)
@@ -309,7 +384,7 @@ class AVDecoder:
 
 _CHECK_HINT = "check the file with a player, then re-encode it or exclude the sample"
 _AUDIO_OPTIONS = frozenset({"audio_rate", "audio_channels", "audio_format"})
-_OPTIONS = _AUDIO_OPTIONS | {"rotate", "threads", "max_pixels", "max_bytes"}
+_OPTIONS = _AUDIO_OPTIONS | {"rotate", "threads", "max_pixels", "max_bytes", "clip"}
 
 
 def _make_av_data(

@@ -13,6 +13,7 @@ import torch
 
 from wdsctl.core.errors import UsageError
 from wdsctl.core.media.kinds import MAX_IMAGE_PIXELS
+from wdsctl.core.samples.clips import Clip
 from wdsctl.loader.decoding.av.audio_format import AudioOutputFormat
 from wdsctl.loader.samples.base import edataclass
 
@@ -26,6 +27,7 @@ class AVOptions:
     threads: int = 1  # of FFmpeg; 0: FFmpeg decides
     max_pixels: int = MAX_IMAGE_PIXELS  # of a frame
     max_bytes: int = MAX_CALL_BYTES
+    clip: Clip | None = None  # the part of the medium that there is
 
     def __post_init__(self) -> None:
         if self.threads < 0 or self.max_pixels < 1 or self.max_bytes < 1:
@@ -89,6 +91,14 @@ class Timeline:
         exact = (Fraction(seconds) + self.start) / self.seconds_per_position
         near = round(exact)
         return near if abs(exact - near) < _POSITION_TOLERANCE else math.floor(exact)
+
+    def position_before(self, seconds: float) -> float:
+        """The last position before this time."""
+        if math.isinf(seconds):
+            return seconds
+        exact = (Fraction(seconds) + self.start) / self.seconds_per_position
+        near = round(exact)
+        return near - 1 if abs(exact - near) < _POSITION_TOLERANCE else math.floor(exact)
 
     def seconds_at(self, position: int) -> float:
         return float(position * self.seconds_per_position - self.start)

@@ -6,6 +6,7 @@ Clips are read in one pass over the ranges in the order of their starts. No fram
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -110,9 +111,11 @@ class VideoTrack:
         by_number: bool,
         size: tuple[int, int] | None,
         budget: ByteBudget,
+        window: ClipRange | None = None,
     ) -> tuple[list[torch.Tensor], ClipTimes]:
         """uint8 (frames, 3, height, width) and (start, end) seconds of each range that has frames. `by_number`: ranges
-        of frame numbers, else of seconds. Raises BadMediumError, av.FFmpegError."""
+        of frame numbers, else of seconds. `window`: the seconds of the medium that there are; ranges and times begin at
+        its start. Raises BadMediumError, av.FFmpegError."""
         stream = video_stream(medium)
         check_frame_size(stream.width, stream.height, self._options.max_pixels)
         converter = FrameConverter(size, rotates=self._options.rotate, max_pixels=self._options.max_pixels)
@@ -120,17 +123,68 @@ class VideoTrack:
         if not self._is_sequential:
             try:
                 timeline = Timeline(stream.time_base or Fraction(1), medium.start_time)
-                positions = self._frames_to_ticks(medium, ranges) if by_number else _to_positions(timeline, ranges)
+                if by_number:
+                    positions = self._frames_to_ticks(medium, self._numbers_in_file(medium, ranges, window))
+                else:
+                    positions = _to_positions(timeline, ranges, window)
                 reader = FrameReader(medium, video_stream(medium), self._index)
-                return self._read_clips(medium, reader, timeline, positions, converter, budget)
+                found = self._read_clips(medium, reader, timeline, positions, converter, budget)
+                return found[0], _times_in_window(found[1], window)
             except NoClockError:
                 self._is_sequential = True
         timeline = Timeline(1 / self._frame_rate(medium), Fraction(0))
         if by_number:
-            positions = [(math.floor(start), end) for start, end in ranges]
+            positions = [(math.floor(start), end) for start, end in self._numbers_in_file(medium, ranges, window)]
         else:
-            positions = _to_positions(timeline, ranges)
-        return self._read_clips(medium, SequentialFrameReader(medium), timeline, positions, converter, budget)
+            positions = _to_positions(timeline, ranges, window)
+        found = self._read_clips(medium, SequentialFrameReader(medium), timeline, positions, converter, budget)
+        return found[0], _times_in_window(found[1], window)
+
+    def seconds_of_frames(self, medium: OpenMedium, start: float, end: float) -> ClipRange:
+        """When frame `start` appears, and frame `end` does; infinite if there is no such frame."""
+        stream = video_stream(medium)
+        if not self._is_sequential and has_timestamps(medium.container, stream):
+            timeline = Timeline(stream.time_base or Fraction(1), medium.start_time)
+            try:
+                times = self._frame_times(medium)
+                first, last = (
+                    math.inf
+                    if math.isinf(each) or each >= times.count
+                    else timeline.seconds_at(times.tick_of(int(each)))
+                    for each in (start, end)
+                )
+                return first, last
+            except NoClockError:
+                self._is_sequential = True
+        rate = self._frame_rate(medium)
+        return float(start / rate), end if math.isinf(end) else float(end / rate)
+
+    def numbers_in(self, medium: OpenMedium, window: ClipRange) -> tuple[int, int]:
+        """The numbers of the first and the last frame that are shown in these seconds of the medium."""
+        stream = video_stream(medium)
+        if not self._is_sequential and has_timestamps(medium.container, stream):
+            timeline = Timeline(stream.time_base or Fraction(1), medium.start_time)
+            try:
+                times = self._frame_times(medium)
+                ((first, last),) = _to_positions(timeline, [_WHOLE], window)
+                numbers = range(times.count)
+                shown = [bisect_right(numbers, each, key=times.tick_of) - 1 for each in (first, last)]
+                return max(0, shown[0]), shown[1]
+            except NoClockError:
+                self._is_sequential = True
+        timeline = Timeline(1 / self._frame_rate(medium), Fraction(0))
+        ((first, last),), count = _to_positions(timeline, [_WHOLE], window), self._count_frames(medium)
+        return int(min(first, count - 1)), int(min(last, count - 1))
+
+    def _numbers_in_file(
+        self, medium: OpenMedium, ranges: Sequence[ClipRange], window: ClipRange | None
+    ) -> Sequence[ClipRange]:
+        """Ranges of numbers of the window's frames as those of the file's, without those after its last one."""
+        if window is None:
+            return ranges
+        first, last = self.numbers_in(medium, window)
+        found = ((first + math.floor(start), min(first + end, last)) for start, end in ranges)
+        return [(start, end) for start, end in found if start <= last]
 
     def facts(self, medium: OpenMedium, *, seconds: bool, frames: bool, size: bool) -> VideoStreamFacts:
         """The requested facts, and always the rate. Raises BadMediumError, av.FFmpegError."""
@@ -274,5 +328,20 @@ def video_stream(medium: OpenMedium) -> VideoStream:
     return medium.video
 
 
-def _to_positions(timeline: Timeline, ranges: Sequence[ClipRange]) -> list[ClipRange]:
-    return [(timeline.position_at(start), timeline.position_at(end)) for start, end in ranges]
+_WHOLE = (0.0, math.inf)
+
+
+def _to_positions(timeline: Timeline, ranges: Sequence[ClipRange], window: ClipRange | None = None) -> list[ClipRange]:
+    if window is None:
+        return [(timeline.position_at(start), timeline.position_at(end)) for start, end in ranges]
+    # A window has the frame that is shown at its start, and none that appears at its end.
+    begin, last = timeline.position_at(window[0]), timeline.position_before(window[1])
+    last = max(begin, last)
+    moved = ((timeline.position_at(window[0] + max(0.0, start)), window[0] + end) for start, end in ranges)
+    return [(start, max(start, min(timeline.position_at(end), last))) for start, end in moved if start <= last]
+
+
+def _times_in_window(times: ClipTimes, window: ClipRange | None) -> ClipTimes:
+    if window is None:
+        return times
+    return [(max(0.0, start - window[0]), min(end, window[1]) - window[0]) for start, end in times]
