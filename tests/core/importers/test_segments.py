@@ -9,6 +9,7 @@ import math
 import shlex
 import wave
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -367,3 +368,61 @@ def test_schema_finds_bad_clips(tmp_path: Path) -> None:
 
     report = validate(str(tmp_path / "s"), level="schema")
     assert sum(each.count for each in report.findings if each.code == "WDS175") == 4
+
+
+def test_template_of_cut_files_keeps_them_whole(tmp_path: Path) -> None:
+    """As Kinetics: the name of a file has the range, and some clips are longer than it."""
+    rows = [{"label": "x", "youtube_id": f"id{i}", "time_start": i, "time_end": i + 2} for i in range(4)]
+    files = {f"train/id{i}_{i:06}_{i + 2:06}.wav": wav(sound(2 if i else 4, i)) for i in range(4)}
+    a_folder(tmp_path, {**files, "train.csv": table(rows)})
+    template = "train/{youtube_id}_{time_start:06}_{time_end:06}.wav"
+    found = read_samples(tmp_path / "train.csv", {"files": template})
+    assert clips(found) == [None] * 4
+    assert [len(parts["wav"]) for parts in found.values()] == [len(data) for data in files.values()]
+
+
+def test_slices_of_other_recordings_stay_whole(tmp_path: Path) -> None:
+    """As UrbanSound8K and AudioSet: short files with the range that they had in others."""
+    ranges = [(0.0, 0.3), (58.5, 59.5), (1.2, 1.5), (30, 34)]
+    rows = [{"slice_file_name": f"{i}.wav", "start": a, "end": b, "class": "x"} for i, (a, b) in enumerate(ranges)]
+    files = {f"{i}.wav": wav(sound(b - a, i)) for i, (a, b) in enumerate(ranges)}
+    a_folder(tmp_path, {**files, "slices.csv": table(rows)})
+    assert clips(read_samples(tmp_path)) == [None] * 4
+
+
+def test_object_called_clip_may_be_another_one(tmp_path: Path) -> None:
+    rows = [{"audio": f"{i}.wav", "text": "t", "clip": {"start": 1, "score": 0.3}} for i in range(3)]
+    a_folder(tmp_path / "raw", {**{f"{i}.wav": wav(sound(2, i)) for i in range(3)}, "rows.jsonl": lines(rows)})
+    report = prepare(str(tmp_path / "raw"), str(tmp_path / "s"))
+    assert report.field_map == {"audio": "wav", "text": "json[text]"}
+
+
+def test_clip_in_json_needs_no_table(tmp_path: Path) -> None:
+    files = {f"{i}.json": json.dumps({"text": "t", "clip": {"start": i, "end": i + 1}}).encode() for i in range(3)}
+    a_folder(tmp_path / "raw", {**files, **{f"{i}.wav": wav(sound(4, i)) for i in range(3)}})
+    prepare(str(tmp_path / "raw"), str(tmp_path / "s"))
+    found = Dataset(str(tmp_path / "s"))
+    for i in range(3):
+        wanted = sound(4, i)[i * RATE : (i + 1) * RATE].T
+        assert np.array_equal(found[i].audio.get_audio().audio_clips[0].numpy(), wanted)
+
+
+def test_rows_of_parquet_name_parts(tmp_path: Path) -> None:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    a_folder(tmp_path / "raw", {"a.wav": wav(sound(10))})
+    columns = {"path": ["a.wav"] * 2, "start": [0.5, 2.0], "end": [2.0, 4.0], "text": ["one", "two"]}
+    pq.write_table(pa.table(columns), tmp_path / "raw" / "rows.parquet")
+    found = read_samples(tmp_path / "raw")
+    assert clips(found) == [{"start": 0.5, "end": 2.0}, {"start": 2.0, "end": 4.0}]
+
+
+def test_parts_come_from_several_workers(tmp_path: Path) -> None:
+    path = nemo(tmp_path / "raw", [(i / 10, 0.5) for i in range(90)])
+    index = PrepareRequest().index
+    request = PrepareRequest(index=replace(index, workers=2), shard_samples=10)
+    prepare(path, str(tmp_path / "s"), request)
+    found, whole = Dataset(str(tmp_path / "s")), sound(10)
+    assert len(found) == 90
+    by_words = {found[i].text: found[i].audio.get_audio().audio_clips[0].numpy() for i in range(90)}
+    for i in range(90):
+        assert np.array_equal(by_words[f"words {i}"], whole[i * 1600 : i * 1600 + 8000].T)

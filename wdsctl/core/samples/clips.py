@@ -18,7 +18,8 @@ from wdsctl.core.text import short_repr
 
 ClipUnit = Literal["seconds", "frames"]
 
-_KEYS: dict[ClipUnit, tuple[str, str]] = {"seconds": ("start", "end"), "frames": ("start_frame", "end_frame")}
+#: The names of start and end by the unit.
+CLIP_KEYS: dict[ClipUnit, tuple[str, str]] = {"seconds": ("start", "end"), "frames": ("start_frame", "end_frame")}
 
 #: Seconds by which the end of a clip may be after that of its file: numbers are rounded; to whole ones by more.
 _TOLERANCE_S = 0.1
@@ -33,13 +34,13 @@ class Clip(NamedTuple):
     unit: ClipUnit = "seconds"
 
     def as_json(self) -> dict[str, float | None]:
-        start, end = _KEYS[self.unit]
+        start, end = CLIP_KEYS[self.unit]
         return {start: self.start, end: None if math.isinf(self.end) else self.end}
 
 
 def read_clip(value: Any) -> Clip:
     """The clip that a value of JSON is. Raises DatasetError WDS175 for any other value."""
-    for unit, (start, end) in _KEYS.items():
+    for unit, (start, end) in CLIP_KEYS.items():
         if isinstance(value, dict) and value.keys() == {start, end}:
             last = math.inf if value[end] is None else value[end]
             for number in (value[start], last):

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from wdsctl.core.media.kinds import media_extensions
+from wdsctl.core.samples.clips import CLIP_KEYS
 from wdsctl.core.samples.drawn_numbers import is_other_key
 from wdsctl.core.samples.evidence import JsonKeyFacts, PartFacts, percent
 from wdsctl.core.samples.field_path import EVERY_ITEM, FieldPath, PartAccess, PathStep
@@ -15,7 +16,7 @@ from wdsctl.core.samples.fields import find_parts
 from wdsctl.core.samples.naming import MASK_WORDS
 from wdsctl.core.samples.preferences import ANSWER_KEYS
 from wdsctl.core.samples.subtitles import has_subtitle_extension
-from wdsctl.core.samples.types import CAPTION_NAMES, MEDIA_LIST_KINDS, TRANSCRIPT_NAMES
+from wdsctl.core.samples.types import CAPTION_NAMES, CLIP_FIELD, MEDIA_LIST_KINDS, TRANSCRIPT_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -381,10 +382,18 @@ def _keys_by_name(field: SampleField, facts: Sequence[PartFacts]) -> Iterator[Fi
         for key in part.keys:
             if field.name == "labels" and key.kind == "list of text" and _name_of(key) not in field.json_names:
                 continue  # `category` is a list of names
+            if field.name == CLIP_FIELD.name and not _is_clip(part, key):
+                continue
             if kinds is None or key.kind in kinds or (field.kind == "integer" and key.spelled_share):
                 # `messages` takes the whole object, whose system prompt and tools belong to the conversation.
                 is_whole = field.name == "messages" and len(key.path) == 1
                 yield from _from_key(field, part, key, () if is_whole else key.path)
+
+
+def _is_clip(part: PartFacts, key: JsonKeyFacts) -> bool:
+    """Whether an object has the start of a clip, and no other names than those of its range."""
+    inside = {each.path[-1] for each in part.keys if each.path[:-1] == key.path}
+    return any(set(names[:1]) <= inside <= set(names) for names in CLIP_KEYS.values())
 
 
 def _objects_of_pairs(field: SampleField, facts: Sequence[PartFacts]) -> Iterator[FilledField]:

@@ -27,6 +27,7 @@ from wdsctl.core.samples.clips import (
     tolerance,
 )
 from wdsctl.core.samples.types import CLIP_FIELD
+from wdsctl.core.storage import source_files
 from wdsctl.core.text import join_with_and, path_for_message, short_repr
 
 SegmentMode = Literal["range", "cut", "whole"]
@@ -48,8 +49,9 @@ _EMPTY_WORDS = frozenset(
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _CLOCK = re.compile(r"\s*(?:(\d+):)?(\d{1,2}):(\d{1,2}(?:[.,]\d+)?)\s*")
 
-#: A file that was cut begins and ends at keyframes: how much its length may differ from the range.
-_CUT_SHARE = 0.1
+#: A video that was cut begins and ends at keyframes: by how much its length may differ from the range.
+_CUT_SHARE, _CUT_S, _MAX_CUT_SHARE = 0.1, 1.0, 0.25
+_MAX_PROBED_FILES = 32  # whose lengths decide
 
 _FRAME_COUNTS = {"0-exclusive": (0, False), "0-inclusive": (0, True), "1-inclusive": (1, True)}
 
@@ -139,8 +141,10 @@ def _as_number(value: Any) -> float | None:
 
 def clip_in_file(clip: Clip, file: FilePart) -> Clip:
     """The clip, if its file is long enough. Raises DatasetError WDS175. Takes files whose length is unknown for long
-    enough: the loader reports damaged ones.
+    enough: the loader reports damaged ones. Does not look at files in a store, of which each costs a request.
     """
+    if source_files.is_remote(file.path):
+        return clip
     return check_clip_within(clip, _file_length(file.path, file.size, file.root, clip.unit))
 
 
@@ -166,6 +170,11 @@ class NamedRow(NamedTuple):
     files: Mapping[str, FilePart]
 
 
+def may_name_parts(rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether rows have columns whose names and values may be parts of files. Reads no file."""
+    return _find_columns(_fields_of(rows), rows) is not None
+
+
 def find_segments(
     format_name: str, options: Options, rows: Sequence[NamedRow], table: str, templates: Sequence[str] = ()
 ) -> tuple[Segments | None, list[Finding]]:
@@ -179,9 +188,10 @@ def find_segments(
         raise UsageError(
             f"{format_name}: invalid option segments={mode}", hint=f"pass one of {', '.join(get_args(SegmentMode))}"
         )
-    fields = list(dict.fromkeys(name for row in rows for name in row.values))
+    values = [row.values for row in rows]
+    fields = _fields_of(values)
     media = list(dict.fromkeys(name for row in rows for name in row.files))
-    found = _find_columns(fields, rows) if media else None
+    found = _find_columns(fields, values) if media else None
     if found is None or mode == "whole":
         if found is None and ("frames" in options or mode):
             option = "segments" if mode else "frames"
@@ -213,16 +223,20 @@ def find_segments(
     return found, [_finding(found)]
 
 
+def _fields_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(name for row in rows for name in row))
+
+
 def _free_name(fields: Sequence[str]) -> str:
     return next((name for name in CLIP_FIELD.json_names if name not in fields), CLIP_FIELD.json_names[-1])
 
 
-def _find_columns(fields: Sequence[str], rows: Sequence[NamedRow]) -> Segments | None:
+def _find_columns(fields: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Segments | None:
     """The columns by their names, in which most of the values are times."""
     by_unit: dict[tuple[ClipUnit, float], dict[str, str]] = {}
     for name in fields:
         role, unit, scale = _role_of(name)
-        values = [value for row in rows if (value := row.values.get(name)) not in (None, "")]
+        values = [value for row in rows if (value := row.get(name)) not in (None, "")]
         numbers = [number for value in values if (number := _as_number(value)) is not None]
         if role and values and 2 * len(numbers) > len(values):
             by_unit.setdefault((unit, scale), {}).setdefault(role, name)
@@ -273,6 +287,7 @@ class _Piece(NamedTuple):
 
 
 def _clips_of(rows: Sequence[NamedRow], segments: Segments) -> Iterator[_Piece]:
+    probed: set[str] = set()
     for row in rows:
         file = row.files.get(segments.media)
         if file is None:
@@ -281,7 +296,10 @@ def _clips_of(rows: Sequence[NamedRow], segments: Segments) -> Iterator[_Piece]:
             clip = row_clip(row.values, segments)
         except DatasetError:
             clip = None
-        yield _Piece(clip, file.path, _file_length(file.path, file.size, file.root, segments.unit))
+        probed.add(file.path)
+        is_probed = len(probed) <= _MAX_PROBED_FILES
+        length = _file_length(file.path, file.size, file.root, segments.unit) if is_probed else None
+        yield _Piece(clip, file.path, length)
 
 
 def _judge(pieces: Sequence[_Piece], *, is_named_by: bool) -> Literal["parts", "none", "cut already", "unclear"]:
@@ -311,7 +329,7 @@ def _ends_within(clip: Clip, length: float) -> bool:
 
 
 def _is_as_long(clip: Clip, length: float) -> bool:
-    return abs(clip.end - clip.start - length) <= max(1.0, _CUT_SHARE * length)
+    return abs(clip.end - clip.start - length) <= min(max(_CUT_S, _CUT_SHARE * length), _MAX_CUT_SHARE * length)
 
 
 def _count_frames(segments: Segments, options: Options, pieces: Sequence[_Piece], table: str) -> Segments:

@@ -37,7 +37,7 @@ from wdsctl.core.importers.common.named_files import (
 )
 from wdsctl.core.importers.common.row_splits import find_split_field
 from wdsctl.core.importers.common.samples import FileNames, RowMapping, row_to_sample
-from wdsctl.core.importers.common.segments import NamedRow, find_segments
+from wdsctl.core.importers.common.segments import NamedRow, find_segments, may_name_parts
 from wdsctl.core.importers.common.split_paths import (
     PathSplit,
     find_hub_splits,
@@ -309,6 +309,9 @@ def _add_segments(
     format_name: str, options: Options, tables: Sequence[Table], root: str, mapping: RowMapping
 ) -> RowMapping:
     """The mapping with the fields that name parts of files, if rows do."""
+    values = [row for table in tables for row in table.rows]
+    if not ("segments" in options or "frames" in options or (mapping.media and may_name_parts(values))):
+        return mapping
     rows = [] if mapping.is_conversation else [each for table in tables for each in _rows_with_files(table, mapping)]
     columns = [
         column.partition(".")[0]
