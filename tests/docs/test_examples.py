@@ -57,7 +57,7 @@ ELSEWHERE = (ROOT / "examples" / "README.md", ROOT / "docs" / "benchmarks.md")
 #: What the tests of this file run. A block elsewhere that could be run must be marked.
 RUN = {
     README: ("sh", "python"),
-    PREPARE: ("sh", "yaml"),
+    PREPARE: ("sh", "yaml", "python"),
     **dict.fromkeys(LOADER, ("python",)),
     FRAMEWORKS: ("python",),
     ENERGON: ("sh", "python"),
@@ -146,12 +146,13 @@ def test_readme_runs_and_its_training_resumes_exactly_without_warnings() -> None
 
 
 @pytest.mark.usefixtures("folder")
-def test_prepare_page_runs() -> None:
+def test_prepare_page_runs(module: ModuleType) -> None:
     page_outputs = {block.text: outputs for block, outputs in run_page(PREPARE)}
 
     (repeated,) = [outputs for text, outputs in page_outputs.items() if "--force" in text]
     assert "up to date" in repeated[0]
     assert "7 shards" in repeated[2]
+    run_python(PREPARE, module)
 
 
 @pytest.mark.usefixtures("folder")

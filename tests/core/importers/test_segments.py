@@ -81,14 +81,14 @@ def test_loader_returns_the_part_that_a_row_names(tmp_path: Path, layout: Any) -
     assert len(found) == len(PARTS)
     for i, (offset, duration) in enumerate(PARTS):
         first = round(offset * RATE)
-        wanted = whole[first : first + round(duration * RATE)].T
-        assert np.array_equal(found[i].audio.get_audio().audio_clips[0].numpy(), wanted)
+        expected = whole[first : first + round(duration * RATE)].T
+        assert np.array_equal(found[i].audio.get_audio().audio_clips[0].numpy(), expected)
         assert found[i].text == f"words {i}"
         assert found[i].audio.get_audio_duration() == pytest.approx(duration)
 
 
 @pytest.mark.parametrize(
-    ("columns", "rows", "wanted"),
+    ("columns", "rows", "expected"),
     [
         (("start", "end"), [(0, 2.5), ("2.5", 5)], [(0, 2.5), (2.5, 5)]),
         (("start_time", "end_time"), [("00:00:01.5", "00:00:03"), ("0:04", "0:06,25")], [(1.5, 3), (4, 6.25)]),
@@ -103,12 +103,12 @@ def test_loader_returns_the_part_that_a_row_names(tmp_path: Path, layout: Any) -
     ],
 )
 def test_columns_of_parts_are_known_by_name(
-    tmp_path: Path, columns: tuple[str, str], rows: list[Any], wanted: list[Any]
+    tmp_path: Path, columns: tuple[str, str], rows: list[Any], expected: list[Any]
 ) -> None:
     named = [{"file": "a.wav", columns[0]: one, columns[1]: other, "text": "t"} for one, other in rows]
     a_folder(tmp_path, {"a.wav": wav(sound(10)), "rows.jsonl": lines(named)})
     found = clips(read_samples(tmp_path / "rows.jsonl"))
-    assert [(clip["start"], clip["end"]) for clip in found] == wanted
+    assert [(clip["start"], clip["end"]) for clip in found] == expected
 
 
 def test_pair_of_times_is_a_part(tmp_path: Path) -> None:
@@ -131,8 +131,8 @@ def test_table_of_csv_names_parts_of_videos(tmp_path: Path) -> None:
     found = Dataset(str(tmp_path / "s"))
     numbers = [range(6, 24), range(24, 60), range(48)]  # at 24 frames a second
     whole = decoded(video)
-    for i, wanted in enumerate(numbers):
-        assert np.array_equal(found[i].video.get_video().video_clips[0].numpy(), whole[list(wanted)])
+    for i, expected in enumerate(numbers):
+        assert np.array_equal(found[i].video.get_video().video_clips[0].numpy(), whole[list(expected)])
 
 
 def decoded(video: bytes) -> Any:
@@ -145,19 +145,19 @@ def decoded(video: bytes) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("rows", "wanted"),
+    ("rows", "expected"),
     [
         ([(0, 20), (20, 60)], [(0, 20), (20, 60)]),
         ([(0, 19), (20, 59)], [(0, 20), (20, 60)]),
     ],
 )
-def test_rows_tell_how_frames_are_counted(tmp_path: Path, rows: list[Any], wanted: list[Any]) -> None:
+def test_rows_tell_how_frames_are_counted(tmp_path: Path, rows: list[Any], expected: list[Any]) -> None:
     named = [{"file": "v.mp4", "start_frame": one, "end_frame": other, "text": "t"} for one, other in rows]
     video = make_video("mp4", "h264")
     a_folder(tmp_path / "raw", {"v.mp4": video, "rows.jsonl": lines(named)})
     prepare(str(tmp_path / "raw"), str(tmp_path / "s"))
     found, whole = Dataset(str(tmp_path / "s")), decoded(video)
-    for i, (first, end) in enumerate(wanted):
+    for i, (first, end) in enumerate(expected):
         assert np.array_equal(found[i].video.get_video().video_clips[0].numpy(), whole[first:end])
 
 
@@ -300,8 +300,8 @@ def test_cut_reaches_shards_and_both_layouts(tmp_path: Path) -> None:
         found = Dataset(dest)
         for i, (offset, duration) in enumerate(PARTS):
             first = round(offset * RATE)
-            wanted = whole[first : first + round(duration * RATE)].T
-            assert np.array_equal(found[i].audio.get_audio().audio_clips[0].numpy(), wanted)
+            expected = whole[first : first + round(duration * RATE)].T
+            assert np.array_equal(found[i].audio.get_audio().audio_clips[0].numpy(), expected)
 
 
 def test_cut_of_large_parts_copies_ranges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -403,8 +403,8 @@ def test_clip_in_json_needs_no_table(tmp_path: Path) -> None:
     prepare(str(tmp_path / "raw"), str(tmp_path / "s"))
     found = Dataset(str(tmp_path / "s"))
     for i in range(3):
-        wanted = sound(4, i)[i * RATE : (i + 1) * RATE].T
-        assert np.array_equal(found[i].audio.get_audio().audio_clips[0].numpy(), wanted)
+        expected = sound(4, i)[i * RATE : (i + 1) * RATE].T
+        assert np.array_equal(found[i].audio.get_audio().audio_clips[0].numpy(), expected)
 
 
 def test_rows_of_parquet_name_parts(tmp_path: Path) -> None:

@@ -32,9 +32,9 @@ def test_batch_has_parts_and_their_ranges(tmp_path: Path) -> None:
     path = recordings(tmp_path, {"start": 0.5, "end": 1}, {"start": 2, "end": None})
     batch = next(iter(get_loader(get_train_dataset(path, batch_size=2, shuffle_buffer_size=None))))
     whole = AVDecoder(SOUND).get_audio().audio_clips[0]
-    wanted = {0.5: whole[:, 4000:8000], 2: whole[:, 16_000:]}
+    expected = {0.5: whole[:, 4000:8000], 2: whole[:, 16_000:]}
     for decoder, clip in zip(batch.audio, batch.clip, strict=True):
-        assert torch.equal(decoder.get_audio().audio_clips[0], wanted[clip["start"]])
+        assert torch.equal(decoder.get_audio().audio_clips[0], expected[clip["start"]])
 
 
 def test_bytes_are_not_cut(tmp_path: Path) -> None:

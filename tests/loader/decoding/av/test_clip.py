@@ -38,12 +38,12 @@ def test_clip_of_video_has_the_frames_shown_before_its_end(name: str) -> None:
     for _ in range(4):
         start = draw.choice([draw.uniform(starts[0], starts[-1]), draw.choice(starts)])
         end = draw.choice([start + draw.uniform(0.001, 1.5), *(each for each in ends if each > start)])
-        wanted = [i for i in range(len(frames)) if starts[i] < end - 1e-7 and ends[i] > start + 1e-7]
+        expected = [i for i in range(len(frames)) if starts[i] < end - 1e-7 and ends[i] > start + 1e-7]
         clip = copy.copy(decoder.using(clip=Clip(start, end)))  # as pickle does
-        assert torch.equal(clip.get_video().video_clips[0], frames[wanted])
-        assert clip.get_metadata(get_audio=False).video_num_frames == len(wanted)
-        at = draw.randrange(len(wanted))
-        assert torch.equal(clip.get_video_clips([(at, at + 1)], "frames")[0][0], frames[wanted[at : at + 2]])
+        assert torch.equal(clip.get_video().video_clips[0], frames[expected])
+        assert clip.get_metadata(get_audio=False).video_num_frames == len(expected)
+        at = draw.randrange(len(expected))
+        assert torch.equal(clip.get_video_clips([(at, at + 1)], "frames")[0][0], frames[expected[at : at + 2]])
 
 
 @pytest.mark.parametrize("name", VIDEOS)
@@ -71,11 +71,11 @@ def test_clip_of_audio_has_exactly_its_samples(name: str) -> None:
         assert torch.equal(clip.get_audio().audio_clips[0], samples[:, first:end])
         assert clip.get_metadata(get_video=False, get_audio_num_samples=True).audio_num_samples == end - first
         at = draw.randrange(end - first)
-        wanted = samples[:, first + at : min(first + at + 100, end)]
-        assert torch.equal(clip.get_audio_clips([(at, at + 100)], "samples")[0][0], wanted)
+        expected = samples[:, first + at : min(first + at + 100, end)]
+        assert torch.equal(clip.get_audio_clips([(at, at + 100)], "samples")[0][0], expected)
         seconds, times = clip.get_audio_clips([(at / rate, (at + 100) / rate)])
-        assert torch.equal(seconds[0], wanted)
-        assert times[0] == pytest.approx((at / rate, (at + wanted.shape[1]) / rate), abs=1e-4)
+        assert torch.equal(seconds[0], expected)
+        assert times[0] == pytest.approx((at / rate, (at + expected.shape[1]) / rate), abs=1e-4)
 
 
 def test_clip_is_resampled_to_samples_of_the_whole() -> None:
