@@ -426,3 +426,33 @@ def test_parts_come_from_several_workers(tmp_path: Path) -> None:
     by_words = {found[i].text: found[i].audio.get_audio().audio_clips[0].numpy() for i in range(90)}
     for i in range(90):
         assert np.array_equal(by_words[f"words {i}"], whole[i * 1600 : i * 1600 + 8000].T)
+
+
+@pytest.mark.parametrize(
+    "row", [{"start_sample": 16_000, "end_sample": 32_000}, {"start": 1.5}, {"offset": 3, "speaker": 4}]
+)
+def test_starts_without_a_range_are_warned_of(tmp_path: Path, row: dict[str, Any]) -> None:
+    rows = [{"audio": "a.wav", **row, "text": f"{i}"} for i in range(3)]
+    a_folder(tmp_path, {"a.wav": wav(sound(10)), "rows.jsonl": lines(rows)})
+    assert clips(read_samples(tmp_path)) == [None] * 3
+    (found,) = [each for each in describe_source(tmp_path).findings if each.code == "WDS265"]
+    assert found.severity == "warning"
+    assert "each row has its whole file" in found.message
+
+
+def test_tables_that_name_parts_by_other_columns_stop(tmp_path: Path) -> None:
+    one = [{"audio": "a.wav", "start": i, "end": i + 1, "text": "t"} for i in range(3)]
+    other = [{"audio": "a.wav", "offset": i, "duration": 2, "text": "t"} for i in range(3)]
+    a_folder(tmp_path, {"a.wav": wav(sound(10)), "train.jsonl": lines(one), "val.jsonl": lines(other)})
+    error = open_error(tmp_path)
+    assert error.code == "WDS265"
+    assert "offset and duration, or start and end" in error.message
+    assert clips(read_samples(tmp_path, {"segments": "whole"})) == [None] * 6
+
+
+def test_hint_about_a_folder_with_a_manifest_works(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """NeMo calls its lines of JSON `manifest.json`."""
+    nemo(tmp_path / "raw", PARTS)
+    (command, *_) = printed_commands(["prepare", str(tmp_path / "raw"), str(tmp_path / "s")], "WDS201", capsys)
+    assert main([str(tmp_path / "s") if word == "DEST" else word for word in command]) == 0
+    assert len(Dataset(str(tmp_path / "s"))) == len(PARTS)

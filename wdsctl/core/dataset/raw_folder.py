@@ -331,6 +331,7 @@ def _describe_missing_part(part: str, existing_parts: Sequence[str]) -> str:
 _LABEL_FORMATS = {"csv": "csv", "tsv": "csv", "txt": "csv", "jsonl": "jsonl", "ndjson": "jsonl", "json": "json"}
 _MAX_LABEL_FILES = 10  # more incomplete samples are data, such as a text per image
 _LABEL_HEAD_BYTES = 1 << 16
+_OBJECT_PER_LINE = re.compile(r"\s*\{.*\}[ \t\r]*\n\s*\{")  # as manifests of NeMo, which are called .json
 _WORD = re.compile(r"[^,;\t|\"'\s:\[\]{}#]+")
 
 
@@ -365,7 +366,9 @@ def _table_hint(root: str, scan: RawFolderScan, incomplete: Mapping[str, tuple[s
         with translate_os_errors(path, "read"):
             head = read_start(path, _LABEL_HEAD_BYTES).decode("utf-8", "replace")
         if any(word.rpartition("/")[2] in names for word in _WORD.findall(head)):
-            command = shell_command(verb, path, "DEST", "--from", _LABEL_FORMATS[name.rpartition(".")[2].lower()])
+            form = _LABEL_FORMATS[name.rpartition(".")[2].lower()]
+            form = "jsonl" if form == "json" and _OBJECT_PER_LINE.match(head) else form
+            command = shell_command(verb, path, "DEST", "--from", form)
             return f"if {path_for_message(name)} contains the labels of the files, run {command}; or "
     return ""
 

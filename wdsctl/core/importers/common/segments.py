@@ -46,6 +46,7 @@ _EMPTY_WORDS = frozenset(
     {"time", "timestamp", "t", "s", "sec", "secs", "second", "seconds", "in"}
     | {"video", "audio", "clip", "segment", "speech", "utterance", "utt"}
 )
+_UNIT_WORDS = _FRAME_WORDS | _MILLISECOND_WORDS | {"sample", "samples", "us", "ns"}
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _CLOCK = re.compile(r"\s*(?:(\d+):)?(\d{1,2}):(\d{1,2}(?:[.,]\d+)?)\s*")
 
@@ -172,7 +173,8 @@ class NamedRow(NamedTuple):
 
 def may_name_parts(rows: Sequence[Mapping[str, Any]]) -> bool:
     """Whether rows have columns whose names and values may be parts of files. Reads no file."""
-    return _find_columns(_fields_of(rows), rows) is not None
+    fields = _fields_of(rows)
+    return _find_columns(fields, rows) is not None or bool(_find_lone_columns(fields, rows))
 
 
 def find_segments(
@@ -192,14 +194,17 @@ def find_segments(
     fields = _fields_of(values)
     media = list(dict.fromkeys(name for row in rows for name in row.files))
     found = _find_columns(fields, values) if media else None
+    if found is not None and not mode:
+        _check_tables_agree(rows, table)
     if found is None or mode == "whole":
-        if found is None and ("frames" in options or mode):
+        if found is None and mode != "whole" and ("frames" in options or mode):
             option = "segments" if mode else "frames"
             raise UsageError(
                 f"{format_name}: the option {option} has no effect: the rows name no part of an audio or video file",
                 hint=f"omit `-O {option}={options[option]}`; the columns are {', '.join(fields)}",
             )
-        return None, []
+        lone = _find_lone_columns(fields, values) if found is None and not mode else ()
+        return None, _lone_findings(lone, rows)
     found = found._replace(media=media[0], cuts=mode == "cut", name=_free_name(fields))
     pieces = list(_clips_of(rows, found))
     if not mode:
@@ -252,6 +257,52 @@ def _find_columns(fields: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> S
         if start and (end or duration):
             return Segments("", start, end, "" if end else duration, unit=unit, scale=scale)
     return None
+
+
+def _find_lone_columns(fields: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Columns with starts of parts, without ends or in another unit."""
+    found = []
+    for name in fields:
+        words = [word.lower() for word in _WORD.findall(name)]
+        roles = {_ROLES[word] for word in words if word in _ROLES}
+        rest = {word for word in words if word not in _ROLES} - _EMPTY_WORDS
+        numbers = [number for row in rows if (number := _as_number(row.get(name))) is not None]
+        if roles & {"start", "offset"} and rest <= _UNIT_WORDS and 2 * len(numbers) > len(rows) and any(numbers):
+            found.append(name)
+    return tuple(found)
+
+
+def _lone_findings(columns: Sequence[str], rows: Sequence[NamedRow]) -> list[Finding]:
+    """A warning if rows share files that they may name parts of."""
+    paths = [file.path for row in rows for file in row.files.values()]
+    if not columns or len(set(paths)) == len(paths):
+        return []
+    shown = join_with_and([path_for_message(each) for each in columns])
+    return [
+        Finding(
+            code="WDS265",
+            severity="warning",
+            message=f"several rows name the same file, and {shown} may say which part of it a row has, but each row "
+            "has its whole file: parts need a start with an end or a duration, in seconds, ms or frames",
+        )
+    ]
+
+
+def _check_tables_agree(rows: Sequence[NamedRow], table: str) -> None:
+    """Raise DatasetError WDS265 if tables name parts by different columns."""
+    by_fields: dict[frozenset[str], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        by_fields.setdefault(frozenset(row.values), []).append(row.values)
+    found = {_find_columns(list(values[0]), values) for values in by_fields.values()} - {None}
+    if len(found) > 1:
+        shown = [join_with_and(list(each.columns)) for each in found if each is not None]
+        raise DatasetError(
+            f"rows name parts of files by different columns: {', or '.join(sorted(shown))}",
+            hint="give the columns the same names in all tables, or take whole files: "
+            + repeat_command(table, table, {"segments": "whole"}),
+            where=path_for_message(table),
+            code="WDS265",
+        )
 
 
 def _role_of(name: str) -> tuple[str, ClipUnit, float]:
