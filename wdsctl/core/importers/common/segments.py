@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from wdsctl.core.errors import DatasetError, Finding, UsageError, WdsctlError
 from wdsctl.core.importers.common.commands import repeat_command
-from wdsctl.core.importers.common.wav_cut import can_cut
+from wdsctl.core.importers.common.wav_cut import can_cut, wav_seconds
 from wdsctl.core.importers.protocol import FieldUse, FilePart, Options
 from wdsctl.core.samples.clips import (
     Clip,
@@ -152,7 +152,10 @@ def clip_in_file(clip: Clip, file: FilePart) -> Clip:
 @lru_cache(maxsize=1 << 16)
 def _file_length(path: str, size: int, root: str, unit: ClipUnit) -> float | None:
     """The seconds or frames of a file by its header; None if it does not tell."""
-    storage = FilePart("", path, 0, size, root).open_storage()
+    file = FilePart("", path, 0, size, root)
+    if unit == "seconds" and (seconds := wav_seconds(file)) is not None:
+        return seconds
+    storage = file.open_storage()
     try:
         return medium_length(partial(storage.read, path), size, path, unit)
     except WdsctlError:
