@@ -456,3 +456,12 @@ def test_hint_about_a_folder_with_a_manifest_works(tmp_path: Path, capsys: pytes
     (command, *_) = printed_commands(["prepare", str(tmp_path / "raw"), str(tmp_path / "s")], "WDS201", capsys)
     assert main([str(tmp_path / "s") if word == "DEST" else word for word in command]) == 0
     assert len(Dataset(str(tmp_path / "s"))) == len(PARTS)
+
+
+def test_crops_and_pages_stay_values(tmp_path: Path) -> None:
+    rows = [{"image": f"{i}.jpg", "crop": [0, 0, 5, 5], "page": i, "boxes": [[0, 0, 1, 1]]} for i in range(3)]
+    a_folder(tmp_path, {**{f"{i}.jpg": b"\xff\xd8\xff\xe0" for i in range(3)}, "rows.jsonl": lines(rows)})
+    notes = {use.name: use.note for use in describe_source(tmp_path).field_uses}
+    assert "the whole file" in notes["crop"]
+    assert "the whole file" in notes["page"]
+    assert notes["boxes"] == ""

@@ -46,6 +46,10 @@ _REASON = "no row names these files"
 
 _MAX_SHOWN_PARTS = 4
 
+_PAGE_NAMES = frozenset({"page", "page_number", "page_no"})
+_BOX_NAMES = frozenset({"crop", "crop_box", "bbox", "box", "region"})
+_REGION_NOTE = "a value: the sample has the whole file"
+
 
 def make_table_source(
     rows: RowReader,
@@ -178,10 +182,23 @@ def describe_fields(
         elif name == mapping.text:
             uses.append(FieldUse(name, "txt", note))
         else:
-            uses.append(FieldUse(name, f"json[{name}]", ", ".join(filter(None, (types.get(name), note)))))
+            region = _REGION_NOTE if mapping.media and _is_region(name, rows) else ""
+            uses.append(FieldUse(name, f"json[{name}]", ", ".join(filter(None, (types.get(name), note, region)))))
     if mapping.segments is not None:
         uses.append(mapping.segments.field_use())
     return uses
+
+
+def _is_region(name: str, rows: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether a field has one crop, box or page of the file that its row names."""
+    values = [value for row in rows if (value := row.get(name)) is not None]
+    if name.lower() in _PAGE_NAMES:
+        return bool(values)
+    return name.lower() in _BOX_NAMES and bool(values) and all(map(_is_one_box, values))
+
+
+def _is_one_box(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 4 and all(isinstance(each, int | float) for each in value)
 
 
 def row_findings(survey: RowSurvey, find_example: Callable[[array[int]], str]) -> Iterator[Finding]:
