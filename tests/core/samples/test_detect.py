@@ -659,3 +659,12 @@ def test_label_of_most_samples_is_optional_field(sample_count: int, sample_type:
     assert detection.sample_type == sample_type
     assert detection.optional == (("label",) if sample_count == 60 else ())
     assert any(reason.endswith("; None in the others") for reason in detection.reasons) == (sample_count == 60)
+
+
+def test_text_that_is_mostly_numbers_is_no_caption() -> None:
+    boxes = b"imagesource:GoogleEarth\ngsd:0.146\n8.0 0.0 20.0 3.0 22.0 18.0 4.0 15.0 plane 0\n"  # of DOTA
+    detection = infer_sample_type(make_evidence(png=PNG, txt=boxes))
+
+    assert (detection.sample_type, detection.is_sure) == ("ImageSample", False)
+    prose = b"in 2 of 5 pictures, 3 dogs chase 12 sheep"
+    assert infer_sample_type(make_evidence(png=PNG, txt=prose)).sample_type == "CaptioningSample"

@@ -35,6 +35,8 @@ _PROSE_WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\u0e00-\u0eff]|[^\W\d_\u30
 _NO_PROSE = re.compile(r"\s*(?:[a-z][a-z0-9+.-]*://|www\.|[/~<{\[]|[a-z]:\\|[!-~]+$)", re.IGNORECASE)
 #: The beginning of markup, or of a row with four numbers or more.
 _NO_SENTENCE = re.compile(rb"\s*(?:<[?!a-z]|[\[{]|[^\s,;]*(?:[ \t,;]+[-+]?\d+(?:\.\d+)?){4})", re.IGNORECASE)
+_NUMBER = re.compile(rb"[-+]?\d+(?:\.\d+)?")
+_MIN_NUMBERS = 4  # in a text that consists of numbers
 _CLASS_NAME = re.compile(r"[^\W\d][\w '&()-]{0,79}")
 _DISPLAY_NAMES = {
     "jpeg2000": "JPEG 2000",
@@ -120,10 +122,10 @@ class PartFacts:
     `kind`: a kind of content, or mixed, or unknown if no content was examined. `format`: the most frequent format.
     `content_summary`: the content in words. `anomalies`: warnings for the user, of content that contradicts the name or
     the rest, or that the loader does not decode. `names_of`: the part whose numbers a text names, see
-    `find_class_names`; empty for other parts. `is_structured`: whether texts are markup or rows of numbers.
-    `documents`: the share of the samples whose JSON is an interleaved document, as far as examined; `places`: the names
-    that these have in the places of images, those of one document each. `read`: how many parts were examined;
-    `not_utf8`: how many have text or JSON in another encoding, which the loader cannot read.
+    `find_class_names`; empty for other parts. `is_structured`: whether texts are markup or mostly numbers. `documents`:
+    the share of the samples whose JSON is an interleaved document, as far as examined; `places`: the names that these
+    have in the places of images, those of one document each. `read`: how many parts were examined; `not_utf8`: how many
+    have text or JSON in another encoding, which the loader cannot read.
     """
 
     name: str
@@ -176,12 +178,19 @@ def examine_part(part: PartEvidence, samples: int) -> PartFacts:
         _summarize_contents(contents),
         _find_anomalies(part.name, kind, contents),
         _json_key_facts(objects, share),
-        is_structured=kind == "text" and sum(map(bool, map(_NO_SENTENCE.match, part.heads))) > len(part.heads) / 2,
+        is_structured=kind == "text" and sum(map(_is_no_prose, part.heads)) > len(part.heads) / 2,
         documents=share * len(places) / len(objects) if objects else 0.0,
         places=places,
         read=len(contents),
         not_utf8=_count_not_utf8(contents),
     )
+
+
+def _is_no_prose(head: bytes) -> bool:
+    """Whether a text is markup, begins with a row of numbers, or consists of numbers for the most part."""
+    words = re.split(rb"[\s,;]+", head.strip())
+    numbers = sum(1 for word in words if _NUMBER.fullmatch(word))
+    return bool(_NO_SENTENCE.match(head)) or (numbers >= _MIN_NUMBERS and 2 * numbers > len(words))
 
 
 def find_class_names(evidence: Evidence, facts: Sequence[PartFacts]) -> tuple[PartFacts, ...]:
