@@ -225,6 +225,13 @@ def test_vqa_joins_questions_answers_and_pictures(tmp_path: Path) -> None:
     assert len(raw) == len(answered) == 12
 
 
+def test_vqa_names_fields_that_batch_lacks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    prepared(tmp_path, "vqa")
+
+    line = next(line for line in capsys.readouterr().out.splitlines() if "not in the batch:" in line)
+    assert "json[question_type], json[multiple_choice_answer], json[answer_type]" in line
+
+
 @pytest.mark.parametrize("name", ["kaldi", "aishell"])
 def test_speech_has_every_recording_with_its_transcript(tmp_path: Path, name: str) -> None:
     source, dest = prepared(tmp_path, name)

@@ -39,6 +39,7 @@ _KEYS = {
     _QUESTIONS: (b'"questions"', b'"question_id"', b'"question"'),
     _ANNOTATIONS: (b'"annotations"', b'"question_id"', b'"answers"'),
 }
+_READ = ("question", "answers")
 _HEAD_BYTES = 1 << 16
 _Span = tuple[int, int, int]  # file, start, stop
 
@@ -198,9 +199,19 @@ class _VqaFolder:
         yield FieldUse("questions", "json[question]", f"{pluralize(len(self.questions), 'question')}, one sample each")
         yield FieldUse("pictures", endings, pluralize(len(pictures), "picture"))
         yield FieldUse("annotations", "json[answers]", f"{len(self._answers):,}, joined by question_id")
+        for key in self._other_keys():
+            yield FieldUse(key, f"json[{key}]")
         counts = Counter(self._splits.get(each.split, "") for each in self.questions)
         for split in self.split_names:
             yield FieldUse("data_subtype", f"split {split}", pluralize(counts[split], "sample"))
+
+    def _other_keys(self) -> list[str]:
+        """The keys of the first annotated question and of its annotation that no field of the sample type reads."""
+        for first in self.questions:
+            if first.number in self._answers:
+                facts = self._parse(*first.question) | self._parse(*self._answers[first.number])
+                return [key for key in facts if key not in _READ]
+        return []
 
     def _findings(self, unused: Sequence[str]) -> Iterator[Finding]:
         numbers = {each.number for each in self.questions}
