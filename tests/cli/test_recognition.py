@@ -40,3 +40,11 @@ def test_preview_rows_name_type_that_differs_in_whole_dataset() -> None:
     )
     assert preview_rows(DETECTION, whole) == [("", text)]
     assert preview_rows(DETECTION, DETECTION) == []
+
+
+def test_batch_rows_name_list_of_which_one_text_is_read() -> None:
+    keys = {"json": ("title", "paragraphs")}
+    rows = rows_of("TextSample", {"text": "json[paragraphs][0][context]"}, json_keys=keys)
+    assert "json[title], json[paragraphs] but its first context" in rows[1]
+    whole = {"text": "json[paragraphs][0][context]", "x": "json[paragraphs]"}
+    assert "paragraphs" not in rows_of("TextSample", whole, json_keys=keys)[1]

@@ -94,10 +94,20 @@ def _unread_names(
     for part, inner in json_keys.items():
         names.pop((part, ""), None)
         names.update({(part, key): f"{part}[{key}]" for key in inner})
+    # A caption from the first of several texts is one caption; a text from the first of several objects loses the rest.
+    partly = {
+        (access.part, str(access.steps[0])): f"{access.part}[{access.steps[0]}] but its first {access.steps[-1]}"
+        for access in accesses
+        if len(access.steps) > 2 and access.steps[1] == 0
+    }
+    read_whole = {(access.part, str(access.steps[0])) for access in accesses if len(access.steps) == 1}
+    partly = {key: name for key, name in partly.items() if key not in read_whole}
+    keys -= partly.keys()
+    names |= partly
     for field in fields:
         for holder in field.becomes.split(", "):
             part, _, key = holder.partition("[")
-            if part and key and (part, "") not in names:
+            if part and key and (part, "") not in names and (part, key.removesuffix("]")) not in partly:
                 names[part, key.removesuffix("]")] = holder
     return [
         name for (part, key), name in names.items() if part not in whole and (part, key) not in keys and key != "..."

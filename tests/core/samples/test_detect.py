@@ -668,3 +668,15 @@ def test_text_that_is_mostly_numbers_is_no_caption() -> None:
     assert (detection.sample_type, detection.is_sure) == ("ImageSample", False)
     prose = b"in 2 of 5 pictures, 3 dogs chase 12 sheep"
     assert infer_sample_type(make_evidence(png=PNG, txt=prose)).sample_type == "CaptioningSample"
+
+
+def test_text_of_first_object_of_several_is_uncertain() -> None:
+    heads = tuple(  # articles of SQuAD
+        json.dumps(
+            {"title": f"T{i}", "paragraphs": [{"context": f"Paragraph {j} is about {i}."} for j in "ab"]}
+        ).encode()
+        for i in range(24)
+    )
+    detection = infer_sample_type(Evidence(24, (PartEvidence("json", 24, heads),)))
+
+    assert (detection.sample_type, detection.is_sure) == ("TextSample", False)

@@ -330,7 +330,9 @@ def _keys_with_sentences(field: SampleField, facts: Sequence[PartFacts]) -> Iter
     for part, key in named:
         first = tuple(0 if step is EVERY_ITEM else step for step in key.path)
         is_list = key.kind != "text" and EVERY_ITEM not in key.path
-        yield _from_value(field, part, key, (*first, 0) if is_list else first, quality, "sentences")
+        takes_one = EVERY_ITEM in key.path and field.name != "caption"  # one object of many is not the sample's text
+        sure = _UNCERTAIN if takes_one else quality
+        yield _from_value(field, part, key, (*first, 0) if is_list else first, sure, "sentences")
 
 
 def _lists_of_sentences(field: SampleField, facts: Sequence[PartFacts]) -> Iterator[FilledField]:
