@@ -5,6 +5,7 @@ Each function writes one into a folder. All values are invented; every picture h
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 from collections.abc import Callable, Iterable
@@ -569,6 +570,26 @@ def lhotse(root: Path) -> None:
     put_lines(root / "supervisions.jsonl", map(json.dumps, supervisions))
 
 
+def parallel_texts(root: Path) -> None:
+    """Multi30k: a file for each split and language, with a sentence in each line."""
+    for split, number in (("train", 6), ("val", 3), ("test_2016_flickr", 3)):
+        for language in ("de", "en", "pt_BR"):
+            put_lines(root / f"{split}.{language}", [f"{split} {i} \u2028 in {language}" for i in range(number)])
+
+
+def web_texts(root: Path) -> None:
+    """Common Crawl's WET: records of pages, each compressed alone, after one about the file."""
+    for number in range(2):
+        records = []
+        for page in range(-1, 3):
+            kind = "warcinfo" if page < 0 else "conversion"
+            text = f"Page {page} of {number}\r\n\r\nWARC/1.0\r\n".encode()
+            url = f"WARC-Target-URI: http://localhost/{number}/{page}\r\n" if page >= 0 else ""
+            head = f"WARC/1.0\r\nWARC-Type: {kind}\r\n{url}Content-Length: {len(text)}\r\n\r\n".encode()
+            records.append(gzip.compress(head + text + b"\r\n\r\n"))
+        put(root / f"CC-{number}.warc.wet.gz", b"".join(records))
+
+
 DATASETS: dict[str, Callable[[Path], None]] = {
     each.__name__: each
     for each in (
@@ -593,5 +614,7 @@ DATASETS: dict[str, Callable[[Path], None]] = {
         aishell,
         common_voice,
         lhotse,
+        parallel_texts,
+        web_texts,
     )
 }

@@ -327,6 +327,44 @@ def test_celeba_is_refused_with_commands_that_keep_all_labels(capsys: pytest.Cap
 
 
 @pytest.mark.usefixtures("folder")
+def test_parallel_texts_are_refused_with_commands_that_join_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    dest = follow_hint("parallel_texts", capsys)
+
+    for split, name, number in (("train", "train", 6), ("val", "val", 3), ("test", "test_2016_flickr", 3)):
+        rows = [json.loads(bytes(sample["json"])) for sample in Dataset(dest, split, decode=False)]
+        lines = [{each: f"{name} {i} \u2028 in {each}" for each in ("de", "en", "pt_BR")} for i in range(number)]
+        assert rows == [{**line, "split": split} for line in lines]
+
+
+@pytest.mark.usefixtures("folder")
+def test_files_with_other_numbers_of_lines_are_no_parallel_texts() -> None:
+    for name in ("a.en", "b.en", "a.de"):
+        Path("raw").mkdir(exist_ok=True)
+        Path("raw", name).write_text("one\n" * (3 if name == "a.de" else 2), "utf-8")
+    Path("raw", "b.de").write_text("one\n", "utf-8")
+    assert main(["prepare", "raw", "made", "--no-input"]) == 0
+
+
+@pytest.mark.usefixtures("folder")
+def test_web_texts_are_refused_with_commands_that_list_pages(capsys: pytest.CaptureFixture[str]) -> None:
+    dest = follow_hint("web_texts", capsys)
+
+    pages = {
+        f"http://localhost/{i}/{page}": f"Page {page} of {i}\r\n\r\nWARC/1.0\r\n" for i in range(2) for page in range(3)
+    }
+    rows = [json.loads(bytes(sample["json"])) for sample in Dataset(dest, decode=False)]
+    assert {row["WARC-Target-URI"]: row["text"] for row in rows} == pages
+
+
+@pytest.mark.usefixtures("folder")
+def test_web_archives_of_pages_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("raw").mkdir()
+    Path("raw/a.warc").write_bytes(b"WARC/1.0\r\nWARC-Type: response\r\nContent-Length: 2\r\n\r\nhi\r\n\r\n")
+    assert main(["prepare", "raw", "made", "--no-input"]) == 3
+    assert "extract the texts" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("name", ["ucf101", "hmdb51"])
 def test_video_lists_are_refused_with_commands_that_make_their_first_split(
     name: str, capsys: pytest.CaptureFixture[str]

@@ -1,28 +1,38 @@
-"""Datasets whose files no importer reads as they are meant: each is refused with a command that writes a table.
+"""Datasets and formats that no importer reads as they are meant: each is refused with a command that writes a table.
 
 The command is one of Python, for the user to read and run. It keeps every label, and the command after it prepares the
 table. A format that the user names (`--from`) is not refused.
 
 Sources: https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html; https://www.crcv.ucf.edu/data/UCF101.php;
 https://serre.lab.brown.edu/hmdb51.html; https://lhotse.readthedocs.io/en/latest/corpus.html;
-https://docs.labelbox.com/reference/export-image-annotations; https://image-net.org/challenges/LSVRC/2012/ (the files
-and their fields).
+https://docs.labelbox.com/reference/export-image-annotations; https://image-net.org/challenges/LSVRC/2012/;
+https://www.statmt.org/moses/ (parallel texts); https://commoncrawl.org/get-started (WET) (the files and their fields).
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 from collections.abc import Iterator
+from functools import partial
 
 from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.errors import InputError, StorageDown, WdsctlError
 from wdsctl.core.importers.common.folder_files import probe_folders, scan_folder
 from wdsctl.core.importers.common.values import read_head
 from wdsctl.core.invocation import current_invocation
-from wdsctl.core.text import path_for_message
+from wdsctl.core.media.kinds import FORMAT_BY_EXTENSION
+from wdsctl.core.media.sniff import sniff
+from wdsctl.core.split_rules.names import STANDARD_SPLITS
+from wdsctl.core.storage import source_files
+from wdsctl.core.text import path_for_message, pluralize
 
+#: The ending of a text that is in a language: `de`, `pt_BR`, `eng_Latn`.
+_LANGUAGE = re.compile("[a-z]{2,3}([-_][A-Za-z]{2,4})?")
+
+_HEAD_BYTES = 1 << 12
 _MAX_FOLDERS = 100  # below the source, that are searched
 _TABLE = "wdsctl-table"  # the name of the tables that the lines write
 
@@ -37,7 +47,7 @@ def check_known_datasets(path: str) -> None:
         return  # the importers report the error
     if not found:
         return
-    for check in (_check_celeba, _check_ucf101, _check_hmdb51, _check_lhotse, _check_labelbox, _check_devkit):
+    for check in _CHECKS:
         check(path, found)
 
 
@@ -78,8 +88,7 @@ def _write_csv(head: str, rows: str) -> str:
 
 
 def _write_lines(rows: str) -> str:
-    lines = f'"".join(json.dumps(row) + "\\n" for row in {rows})'
-    return f'(root / "{_TABLE}.jsonl").write_text({lines})'
+    return f'(root / "{_TABLE}.jsonl").open("w").writelines(json.dumps(row) + "\\n" for row in {rows})'
 
 
 def _check_celeba(root: str, found: dict[str, str]) -> None:
@@ -211,3 +220,92 @@ def _check_devkit(root: str, found: dict[str, str]) -> None:
         where=path_for_message(root),
         code="WDS235",
     )
+
+
+def _check_parallel_texts(root: str, found: dict[str, str]) -> None:
+    """Refuse `train.de` and `train.en`, whose lines belong together. By name, each is a part of a sample."""
+    if source_files.is_remote(root):
+        return  # the command reads local files
+    by_stem: dict[str, list[str]] = {}
+    for path in found.values():
+        stem, _, language = path.rpartition(".")
+        if stem and "/" not in stem and _LANGUAGE.fullmatch(language) and language not in FORMAT_BY_EXTENSION:
+            by_stem.setdefault(stem, []).append(language)
+    pairs = {stem: sorted(each) for stem, each in by_stem.items() if len(each) > 1}
+    smallest = min(pairs, key=lambda stem: os.path.getsize(os.path.join(root, f"{stem}.{pairs[stem][0]}")), default="")
+    lines = {_count_lines(os.path.join(root, f"{smallest}.{each}")) for each in pairs.get(smallest, ())}
+    if len(lines) != 1 or min(lines) < 2:
+        return
+    words = {stem: re.split("[-_.]", stem.lower())[0] for stem in pairs}
+    splits = {stem: STANDARD_SPLITS[word] for stem, word in words.items() if word in STANDARD_SPLITS}
+    read = "open(root / (stem + '.' + each), encoding='utf-8', newline='\\n')".replace("'", '"')
+    split = ', "split": splits[stem]' if len(splits) == len(pairs) else ""
+    lengths = "{sum(1 for _ in file) for file in read(stem)}"
+    statements = [
+        f"texts = json.loads({_quote(json.dumps(pairs))})",
+        f"splits = json.loads({_quote(json.dumps(splits))})",
+        f"read = lambda stem: [{read} for each in texts[stem]]",
+        f'assert all(len({lengths}) == 1 for stem in texts), "files of one name differ in their number of lines"',
+        _write_lines(
+            f'({{**dict(zip(texts[stem], (line.rstrip("\\r\\n") for line in lines))){split}}} '
+            "for stem in texts for lines in zip(*read(stem)))"
+        ),
+    ]
+    shown = " and ".join(path_for_message(f"{smallest}.{each}") for each in pairs[smallest][:2])
+    what = f"parallel texts: {shown} have as many lines, which the command joins"
+    _refuse(root, what, statements, f"{_TABLE}.jsonl", "--sample-type", "CrudeSample")
+
+
+def _count_lines(path: str) -> int:
+    """The number of lines of a file; 0 if it is not a text. Cost: reads the file."""
+    with source_files.open_file(path) as file:
+        head = file.read(_HEAD_BYTES)
+        if sniff(head, source_files.stat_file(path).size).kind != "text":
+            return 0
+        lines, last = head.count(b"\n"), head[-1:]
+        for block in iter(partial(file.read, 1 << 20), b""):
+            lines, last = lines + block.count(b"\n"), block[-1:]
+    return lines + (last != b"\n")
+
+
+def _check_web_archives(root: str, found: dict[str, str]) -> None:
+    paths = [path for path in found.values() if re.search(r"\.(warc|wet|wat)(\.gz)?$", path)]
+    heads = _head(root, paths[0]) if paths else b""
+    if not heads.startswith(b"WARC/"):
+        return
+    if b"\nWARC-Type: conversion" not in heads:
+        raise InputError(
+            f"{pluralize(len(paths), 'web archive')} of many pages each, such as {path_for_message(paths[0])}",
+            hint="extract the texts of the pages into a JSONL file, for example with the packages warcio and "
+            "trafilatura, and prepare that file",
+            where=path_for_message(root),
+            code="WDS235",
+        )
+    pair = 'line.decode("utf-8", "replace").strip().split(": ", 1)'
+    record = '(head, file.read(int(head["Content-Length"])), file.read(4))'
+    statements = [
+        "from itertools import takewhile",
+        f'pairs = lambda lines: dict({pair} for line in lines if b": " in line)',
+        "head_of = lambda file: pairs(takewhile(bytes.strip, iter(file.readline, None)))",
+        f"read = lambda file: ({record} for head in iter(lambda: head_of(file), {{}}))",
+        f'paths = sorted(root.glob("*.{"wet" if ".wet" in paths[0] else "warc"}*"))',
+        'files = ((gzip.open if path.suffix == ".gz" else open)(path, "rb") for path in paths)',
+        _write_lines(
+            '({**head, "text": body.decode("utf-8", "replace")} for file in files for head, body, _ in read(file) '
+            'if head["WARC-Type"] == "conversion")'
+        ),
+    ]
+    what = f"web archives of texts, such as {path_for_message(paths[0])}: each has many pages, which the command lists"
+    _refuse(root, what, statements, f"{_TABLE}.jsonl", "--sample-type", "TextSample", "--field-map", "text=json[text]")
+
+
+_CHECKS = (
+    _check_celeba,
+    _check_ucf101,
+    _check_hmdb51,
+    _check_lhotse,
+    _check_labelbox,
+    _check_devkit,
+    _check_parallel_texts,
+    _check_web_archives,
+)
