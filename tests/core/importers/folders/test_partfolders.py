@@ -55,6 +55,14 @@ def test_partfolders_reads_splits_above_or_below_part_folders(tmp_path: Path, im
     assert convert([str(root)], str(tmp_path / "made")).datasets[0].splits == {"train": 4, "val": 2}
 
 
+def test_partfolders_reads_splits_called_sets_or_data(tmp_path: Path) -> None:
+    root = tmp_path / "raw"  # as FUNSD
+    some_pairs(root, "training_data/images/{}.jpg", "training_data/masks/{}.png")
+    some_pairs(root, "test-set/images/{}.jpg", "test-set/masks/{}.png", "56")
+
+    assert convert([str(root)], str(tmp_path / "made")).datasets[0].splits == {"train": 4, "test": 2}
+
+
 def test_partfolders_pairs_names_that_differ_in_word_in_middle(tmp_path: Path) -> None:
     root = tmp_path / "raw"
     for case in ("left", "right"):

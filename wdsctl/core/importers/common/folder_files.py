@@ -39,7 +39,7 @@ PATTERN_CHARACTERS = re.compile(r"[*?\[\]{}\\:]")
 
 _SPLIT_FOLDER = re.compile(r"[A-Za-z0-9]+([-_][A-Za-z0-9_-]+)?")
 
-_DATED_SPLIT = re.compile(f"({'|'.join(sorted(SPLIT_NAMES, key=len, reverse=True))})[-_]?[0-9]*")
+_DATED_SPLIT = re.compile(f"({'|'.join(sorted(SPLIT_NAMES, key=len, reverse=True))})(?:[-_]?(?:set|data))?[-_]?[0-9]*")
 
 #: A folder that archives made on a Mac have beside their contents.
 LITTER_FOLDERS = frozenset({"__MACOSX", "@eaDir"})
@@ -80,7 +80,7 @@ def is_split_folder(name: str) -> bool:
 
 
 def split_of_folder(name: str) -> str:
-    """The word for a split in the name of a folder: `train`, `Test`, `val2017`, `split=val`; empty if there is none."""
+    """The word for a split in the name of a folder: `train`, `val2017`, `test_data`, `split=val`; empty if none."""
     found = _DATED_SPLIT.fullmatch(name.lower())
     return found[1] if found else partition_split(name)
 
