@@ -282,6 +282,12 @@ def test_common_voice_has_the_rows_of_its_splits(tmp_path: Path) -> None:
     assert len(raw) == 8
 
 
+def test_tables_are_found_below_lone_folders(tmp_path: Path) -> None:
+    DATASETS["common_voice"](tmp_path / "raw" / "cv-corpus-17.0" / "cy")
+    assert main(["prepare", str(tmp_path / "raw"), str(tmp_path / "made"), "--no-input"]) == 0
+    assert [len(list(Dataset(tmp_path / "made", split))) for split in ("train", "val", "test")] == [4, 2, 2]
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)

@@ -67,6 +67,7 @@ TABLE_EXTENSIONS = (*_TEXT_TABLES, *_COMPRESSED_TABLES, ".parquet", ".pq")
 
 _MAX_TABLES = 50  # files of one format in one folder; more are data, such as a JSON file per picture
 _MAX_FOLDERS = 1_000  # subfolders that are searched for tables
+_MAX_WRAPPERS = 3  # folders around those of the tables
 _MAX_COUNTED_FILES = 10_000
 _MAX_RIVALS = 5  # commands in a hint
 _MAX_JOINED_TABLES = 5  # whose columns are compared with the names of media
@@ -106,16 +107,34 @@ class Table(NamedTuple):
 def find_tables(root: str, extensions: Sequence[str]) -> list[str]:
     """The paths of the tables with these extensions in a folder and its subfolders, sorted.
 
-    Leaves out a file that shares its name with another file, such as `0001.json` beside `0001.jpg`, and all files of a
-    folder with more than 50. Cost: lists the folder and its subfolders.
+    A folder with nothing but another folder, as archives unpack to, is no level: `cv-corpus-17.0/cy/train.tsv`. Leaves
+    out a file that shares its name with another file, such as `0001.json` beside `0001.jpg`, and all files of a folder
+    with more than 50. Cost: lists the folder and its subfolders.
     """
-    found, folders = _tables_in(root, root, extensions)
+    top = _skip_lone_folders(root)
+    found, folders = _tables_in(top, root, extensions, is_top=True)
     for folder in sorted(folders)[:_MAX_FOLDERS]:
         found += _tables_in(folder, root, extensions)[0]
     return sorted(found)
 
 
-def _tables_in(folder: str, root: str, extensions: Sequence[str]) -> tuple[list[str], list[str]]:
+def _skip_lone_folders(root: str) -> str:
+    """The first folder with files or several folders: `root`, or one below it."""
+    folder = root
+    for _ in range(_MAX_WRAPPERS):
+        try:
+            names = scan_folder(folder, root)
+        except OSError:
+            return root
+        if names.files or len(names.folders) != 1:
+            break
+        folder = os.path.join(folder, names.folders[0])
+    return folder
+
+
+def _tables_in(
+    folder: str, root: str, extensions: Sequence[str], *, is_top: bool = False
+) -> tuple[list[str], list[str]]:
     """(tables in a folder, its subfolders). Both are empty if it cannot be listed: opening reports that."""
     try:
         names = scan_folder(folder, root)
@@ -125,14 +144,14 @@ def _tables_in(folder: str, root: str, extensions: Sequence[str]) -> tuple[list[
     folders = [name for name in names.folders if not name.startswith("_")]
     # A table of a sample, such as 0001.json beside 0001.jpg, is not a table of samples.
     stems = {table_stem(name) for name in tables}
-    others = names.files if folder == root else [*names.files, *folders]
+    others = names.files if is_top else [*names.files, *folders]
     for name in others if stems else ():
         stem = os.path.splitext(name)[0]
         if stem in stems and not name.lower().endswith(TABLE_EXTENSIONS) and not name.startswith("_"):
             stems.discard(stem)
     alone = [os.path.join(folder, name) for name in tables if table_stem(name) in stems]
     alone = [path for path in alone if source_files.is_file(path)] if len(alone) <= _MAX_TABLES else []
-    return alone, [os.path.join(folder, name) for name in folders] if folder == root else []
+    return alone, [os.path.join(folder, name) for name in folders] if is_top else []
 
 
 def table_stem(name: str) -> str:
