@@ -292,3 +292,21 @@ def test_template_fails_only_rows_that_it_does_not_fit(tmp_path: Path) -> None:
     assert "{n:02} needs a whole number" in faults[1].message
     with pytest.raises(WdsctlError, match="brace that belongs to no column"):
         read_errors(f"{root}/t.jsonl", {"files": "{id}_{}.jpg"})
+
+
+@pytest.mark.parametrize("ending", ["", ".jpg"])
+@pytest.mark.parametrize("folder", ["images_{:03d}/images", "HAM10000_images_part_{}", "audio/fold{}"])
+def test_rows_name_files_in_folders_that_differ_in_number(tmp_path: Path, folder: str, ending: str) -> None:
+    rows = [{"image": f"ISIC_{i}{ending}", "caption": f"caption {i}"} for i in range(240)]
+    files = {f"{folder.format(1 + i // 120)}/ISIC_{i}.jpg": picture(i) for i in range(240)}
+    root = a_folder(tmp_path / "raw", {"labels.csv": encode_table(rows, "csv"), **files})
+
+    assert pairs_of(read_samples(root)) == {picture(i): f"caption {i}" for i in range(240)}
+
+
+def test_folders_of_equal_names_are_not_joined(tmp_path: Path) -> None:
+    rows = [{"image": f"{i}.jpg", "caption": f"caption {i}"} for i in range(4)]
+    files = {f"part_{n}/{i}.jpg": picture(4 * n + i) for n in (1, 2) for i in range(4)}
+    root = a_folder(tmp_path / "raw", {"labels.csv": encode_table(rows, "csv"), **files})
+
+    assert [each["base"].rpartition("/")[2] for each in commands_of(open_error(root))] == ["part_1", "part_2"]

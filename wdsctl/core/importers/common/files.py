@@ -10,7 +10,7 @@ import os
 import re
 import shlex
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from hashlib import blake2b
@@ -112,12 +112,16 @@ def _names_by_spelling(folder: str) -> Mapping[str, Sequence[str]]:
 
 
 class Stems:
-    """Files by their names without endings, such as `0` for `0.jpg`: paths relative to a folder."""
+    """Files by their names without endings, such as `0` for `0.jpg`: paths relative to a folder.
 
-    def __init__(self, paths: Iterable[str]) -> None:
+    `name_of`: the name of a path, if it is another one.
+    """
+
+    def __init__(self, paths: Iterable[str], name_of: Callable[[str], str] = strip_extension) -> None:
+        self._name_of = name_of
         self._paths: dict[str, list[str]] = {}
         for path in paths:
-            self._paths.setdefault(spelling(strip_extension(path)), []).append(path)
+            self._paths.setdefault(spelling(name_of(path)), []).append(path)
 
     def __len__(self) -> int:
         return len(self._paths)
@@ -126,10 +130,17 @@ class Stems:
     def example(self) -> str:
         return next((paths[0] for paths in self._paths.values()), "")
 
+    @property
+    def note(self) -> str:
+        """How rows name the files, for the user."""
+        name = self._name_of(self.example)
+        kind = "in several folders" if name == os.path.basename(self.example) else "without extension"
+        return f"names files {kind}, such as {path_for_message(name)} for {path_for_message(self.example)}"
+
     def find_all(self, name: str) -> list[str]:
         """The files that a name may mean; those with exactly this name, if there are some."""
         found = self._paths.get(spelling(name.strip().replace("\\", "/").removeprefix("./")), [])
-        return [path for path in found if strip_extension(path) == name] or found
+        return [path for path in found if self._name_of(path) == name] or found
 
     def find(self, name: str, where: str) -> str:
         """The file that a name means; the name itself if there is none. Raises DatasetError WDS231 for several."""

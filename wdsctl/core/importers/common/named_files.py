@@ -57,6 +57,9 @@ _LABEL_FIELDS = frozenset({"label", "labels", "class", "class_id", "cls", "targe
 _FILE_WORDS = MEDIA_FOLDERS | {"file", "files", "filename", "path", "paths"}
 
 
+_NUMBER = re.compile("[0-9]+")
+
+
 class Search(NamedTuple):
     """Where the files of a table are looked for. `root`: the folder that the user names; that of the table if the user
     names the table. `base`: the folder of `-O base=`; empty without it. `split_folders`: names of folders of its split.
@@ -103,11 +106,59 @@ def find_files(search: Search, rows: Rows, options: Options) -> FoundFiles:
     if not rows or ("files" in options and not chosen):
         return FoundFiles(FileNames(search.folder))
     fields = chosen or find_media_fields("", {}, rows)
-    by_path = _find_paths(search, rows, fields)
+    by_path = _join_numbered_folders(search, rows, _find_paths(search, rows, fields))
     is_exported = any(KEY_COLUMN in row for row in rows)  # its other fields are parts
     if by_path.named or any(map(is_template, chosen)) or (not chosen and (fields or is_exported)):
         return by_path
-    return _find_stems(search, rows, chosen) or by_path
+    by_stem = _find_stems(search, rows, chosen)
+    return _join_numbered_folders(search, rows, by_stem) if by_stem else by_path
+
+
+def _join_numbered_folders(search: Search, rows: Rows, found: FoundFiles) -> FoundFiles:
+    """The files of all folders whose numbers alone differ, such as `images_001` and `images_002`, if rows name files of
+    one of them and no name is in two. Not if the user has named a folder.
+    """
+    fields = [field for field in found.names.bases if field not in found.names.templates]
+    if search.base or len(fields) != 1 or len(found.names.bases) != 1:
+        return found
+    field = fields[0]
+    values = [str(row[field]) for row in rows if _is_name(row.get(field))]
+    top, folders = _numbered_folders(search.root, found.names.bases[field])
+    if len(folders) < 2 or not values or any("/" in each or "\\" in each for each in values):
+        return found
+    paths = [
+        os.path.join(folder, name)
+        for folder in folders
+        for name in _media_of({"": _scan(os.path.join(top, folder), search.root).files})
+    ]
+    if len({os.path.basename(path) for path in paths}) < len(paths):
+        return found
+    stems = Stems(paths, _bare_name if field in found.names.stems else os.path.basename)
+    named = sum(len(stems.find_all(each)) == 1 for each in set(values))
+    if named < found.named:
+        return found
+    names = FileNames(top, {field: top}, found.names.templates, {field: stems})
+    return found._replace(names=names, named=named, rivals=(), files=found.files and len(stems))
+
+
+def _bare_name(path: str) -> str:
+    return strip_extension(os.path.basename(path))
+
+
+def _numbered_folders(root: str, base: str) -> tuple[str, list[str]]:
+    """(folder, paths below it) of the folders beside `base` that differ from it in the number of one component only."""
+    components = os.path.relpath(base, root or ".").split("/")
+    for at in reversed(range(len(components))):
+        form, below = _NUMBER.sub("0", components[at]), components[at + 1 :]
+        if not _NUMBER.search(form):
+            continue
+        top = os.path.join(root, *components[:at])
+        like_it = [each for each in map(os.path.basename, subfolders(top)) if _NUMBER.sub("0", each) == form]
+        folders = [os.path.join(each, *below) for each in like_it]
+        folders = [each for each in folders if source_files.is_folder(os.path.join(top, each))]
+        if len(folders) > 1:
+            return top, folders
+    return "", []
 
 
 def _find_paths(search: Search, rows: Rows, fields: Sequence[str]) -> FoundFiles:

@@ -49,7 +49,6 @@ from wdsctl.core.importers.common.unnamed_media import check_names_media, find_s
 from wdsctl.core.importers.protocol import FilePart, FormatMatch, Options
 from wdsctl.core.media.kinds import MEDIA_EXTENSIONS
 from wdsctl.core.safe_open import is_link_outside
-from wdsctl.core.samples.naming import strip_extension
 from wdsctl.core.split_rules.names import STANDARD_SPLITS
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message, pluralize
@@ -303,8 +302,8 @@ def make_mapping(
         key = key or ("id" if all("id" in row for row in first) else ":row")
     else:
         media = find_media_fields(format_name, options, first)
-    examples = {field: stems.example for table in tables for field, stems in table.names.stems.items()}
-    media = tuple(dict.fromkeys((*media, *examples)))
+    notes = {field: stems.note for table in tables for field, stems in table.names.stems.items()}
+    media = tuple(dict.fromkeys((*media, *notes)))
     key = key or (":stem" if media else ":row")
     mapping = RowMapping.from_options(options, media=media, key=key, is_conversation=is_conversation)
     leaves = any(os.path.isabs(each) or ".." in each.split("/") for each in references_of(first, options))
@@ -314,11 +313,7 @@ def make_mapping(
         is_document=is_document,
         split=find_split_field(format_name, options, first, has_file_splits=has_file_splits),
         takes_any_split=bool(options.get("split")),
-        notes={
-            field: f"names files without extension, such as {path_for_message(strip_extension(path))} for "
-            f"{path_for_message(path)}"
-            for field, path in examples.items()
-        },
+        notes=notes,
     )
     mapping = replace(mapping, allowed_folder=root) if leaves and root and not mapping.allowed_folder else mapping
     return _add_segments(format_name, options, tables, root, mapping)
