@@ -127,3 +127,45 @@ def test_urls_of_media_have_warning(tmp_path: Path) -> None:
 
     (finding,) = describe(f"{root}/t.csv").findings
     assert (finding.code, finding.severity, "'url' has URLs of media" in finding.message) == ("WDS230", "warning", True)
+
+
+@pytest.mark.parametrize(
+    ("values", "files"),
+    [
+        ("records100/00000/{:05d}_lr", ("{c}.dat", "{c}.hea")),  # as PTB-XL
+        ("BraTS20_Training_{:03d}", ("{c}/{c}_flair.nii.gz", "{c}/{c}_seg.nii.gz")),
+    ],
+)
+def test_files_that_begin_with_values_are_named(tmp_path: Path, values: str, files: tuple[str, ...]) -> None:
+    names = [values.format(i) for i in range(6)]
+    data = {each.replace("{c}", name): f"{each} {name}".encode() for each in files for name in names}
+    table = "c,grade\n" + "".join(f"{name},{i}\n" for i, name in enumerate(names))
+    root = a_folder(tmp_path / "raw", {"rows.csv": table.encode(), "other.txt": b"x", **data})
+
+    error = open_error(f"{root}/rows.csv")
+    assert (error.code, f"files={','.join(files)}" in (error.hint or "")) == ("WDS239", True)
+    samples = read_samples(f"{root}/rows.csv", {"files": ",".join(files)})
+    assert {content for parts in samples.values() for part, content in parts.items() if part != "json"} == {
+        *data.values()
+    }
+
+
+def test_values_lead_to_no_files_outside_of_the_folder(tmp_path: Path) -> None:
+    a_folder(tmp_path / "other", {f"{i}.dat": b"x" for i in range(4)})
+    for values in ("../other/{}", f"{tmp_path}/other/{{}}", "link/{}"):
+        table = "c\n" + "".join(f"{values.format(i)}\n" for i in range(4))
+        root = a_folder(tmp_path / "raw", {"rows.csv": table.encode()})
+        if not (tmp_path / "raw" / "link").exists():
+            (tmp_path / "raw" / "link").symlink_to(tmp_path / "other")
+        assert len(read_samples(f"{root}/rows.csv")) == 4
+
+
+def test_tables_below_lone_folder_that_name_no_files_have_commands_without_base(tmp_path: Path) -> None:
+    tables = {
+        f"{name}.csv": b"id,grade\n" + b"".join(b"case_%d,x\n" % i for i in range(4)) for name in ("ages", "types")
+    }
+    files = {f"case_{i}/case_{i}_seg.nii.gz": b"%d" % i for i in range(4)}
+    a_folder(tmp_path / "raw" / "train", {**tables, **files})
+
+    error = open_error(str(tmp_path / "raw"), form="csv")
+    assert (error.code, "base=" in (error.hint or "")) == ("WDS252", False)

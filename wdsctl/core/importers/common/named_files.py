@@ -129,7 +129,7 @@ def _join_numbered_folders(search: Search, rows: Rows, found: FoundFiles) -> Fou
     paths = [
         os.path.join(folder, name)
         for folder in folders
-        for name in _media_of({"": _scan(os.path.join(top, folder), search.root).files})
+        for name in _media_of({"": scan_below(os.path.join(top, folder), search.root).files})
     ]
     if len({os.path.basename(path) for path in paths}) < len(paths):
         return found
@@ -393,7 +393,7 @@ def iter_folders(start: str, depth: int) -> Iterator[tuple[str, list[str]]]:
     for _ in range(depth + 1):
         below = list[str]()
         for folder in level:
-            names = _scan(os.path.join(start, folder), start)
+            names = scan_below(os.path.join(start, folder), start)
             yield folder, names.files
             below += [os.path.join(folder, name) for name in names.folders]
         level = below[:_MAX_FOLDERS]
@@ -401,10 +401,11 @@ def iter_folders(start: str, depth: int) -> Iterator[tuple[str, list[str]]]:
 
 def subfolders(folder: str) -> list[str]:
     """The folders in a folder, sorted, without hidden ones and links that lead out of it."""
-    return [os.path.join(folder, name) for name in _scan(folder, folder).folders][:_MAX_FOLDERS]
+    return [os.path.join(folder, name) for name in scan_below(folder, folder).folders][:_MAX_FOLDERS]
 
 
-def _scan(folder: str, root: str) -> FolderNames:
+def scan_below(folder: str, root: str) -> FolderNames:
+    """The names in a folder; none if it cannot be listed."""
     try:
         return scan_folder(folder or ".", root or ".")
     except OSError:

@@ -246,15 +246,18 @@ def choose_tables(
         return [
             table._replace(split=split) for table, split in zip(fitting, joined or [""] * len(fitting), strict=True)
         ]
-    raise several_tables_error(root, [table.path for table in fitting])
+    names_files = any(table.named for table in fitting)
+    raise several_tables_error(root, [table.path for table in fitting], name_files=names_files)
 
 
-def several_tables_error(root: str, paths: Iterable[str]) -> InputError:
-    """The error for tables that all could be the source. Its hint has the command for each."""
+def several_tables_error(root: str, paths: Iterable[str], *, name_files: bool = True) -> InputError:
+    """The error for tables that all could be the source. Its hint has the command for each. `name_files`: whether rows
+    name files that exist.
+    """
     paths = sorted(paths)
     shown = [path_for_message(os.path.relpath(path, root)) for path in paths]
     commands = [
-        repeat_command(root, path, {} if os.path.dirname(path) == root.rstrip("/") else {"base": root})
+        repeat_command(root, path, {"base": root} if name_files and os.path.dirname(path) != root.rstrip("/") else {})
         for path in paths[:5]
     ]
     return InputError(

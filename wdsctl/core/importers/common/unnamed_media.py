@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from itertools import islice
+import re
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import islice, takewhile
 from typing import Any
 
 from wdsctl.core.errors import InputError, UsageError
 from wdsctl.core.importers.common.commands import repeat_command
 from wdsctl.core.importers.common.documents import structured_references
 from wdsctl.core.importers.common.files import PROBED_ROWS, find_media_fields
-from wdsctl.core.importers.common.folder_files import media_type_of
+from wdsctl.core.importers.common.folder_files import FolderNames, media_type_of
 from wdsctl.core.importers.common.named_files import (
     MAX_DEPTH,
     FoundFiles,
@@ -21,6 +25,7 @@ from wdsctl.core.importers.common.named_files import (
     iter_folders,
     may_name_files,
     references_of,
+    scan_below,
 )
 from wdsctl.core.importers.common.templates import ANY_ENDING, FoundTemplate, find_templates, is_template
 from wdsctl.core.importers.protocol import Options
@@ -31,6 +36,9 @@ from wdsctl.core.text import path_for_message, pluralize
 _MAX_MEDIA = 10_000  # whose names are compared with the rows
 _MAX_COMMANDS = 3
 _SURE_SHARE = 0.95
+_PLAIN_COLUMN = re.compile(r"[\w .-]+")  # that a template can name
+_MIN_BEGINNING = 3  # characters of a value that paths begin with
+_MAX_TEMPLATES = 32
 _FEW_MEDIA = 10  # rows per medium: a table of words may lie beside a few pictures about it
 
 
@@ -49,7 +57,10 @@ def check_names_media(source: str, path: str, rows: Rows, search: Search, option
     media = media_below(search.folder)
     if references_of(rows, options) or not media:
         _check_not_outside(source, path, rows, search.root, options)
-    if not media or structured_references(rows, options) is not None:
+    if structured_references(rows, options) is not None:
+        return
+    if not media:
+        _check_no_beginnings(source, path, rows, search.folder)
         return  # a row whose file is missing has its own error
     fitting = _fitting_templates(rows, search, media)
     if references_of(rows, options) and not fitting:
@@ -65,6 +76,59 @@ def check_names_media(source: str, path: str, rows: Rows, search: Search, option
         where=path_for_message(path),
         code="WDS239",
     )
+
+
+def _check_no_beginnings(source: str, path: str, rows: Rows, folder: str) -> None:
+    """Raise InputError WDS239 if paths of files that are no media begin with the values of a column."""
+    templates = _templates_of_beginnings(rows, folder)
+    if templates:
+        raise InputError(
+            f"paths of files begin with the values of a column: {path_for_message(templates[0])}",
+            hint=f"make them parts of the samples: {repeat_command(source, path, {'files': ','.join(templates)})}; or "
+            f"prepare the rows without the files: {repeat_command(source, path, {'files': ''})}",
+            where=path_for_message(path),
+            code="WDS239",
+        )
+
+
+def _templates_of_beginnings(rows: Rows, folder: str) -> list[str]:
+    """The templates of files whose paths begin with the value of a column, in nearly all rows: `{name}.dat`,
+    `{id}/{id}_seg.nii.gz`. Empty if these are many, or there are no different values.
+    """
+    names_in = cache(lambda below: scan_below(os.path.join(folder, below), folder))
+    found = list[str]()
+    for column in dict.fromkeys(name for row in rows for name in row if _PLAIN_COLUMN.fullmatch(name)):
+        values = {
+            row[column] for row in rows if isinstance(row.get(column), str) and len(row[column]) >= _MIN_BEGINNING
+        }
+        counts = Counter(
+            path.replace(value, f"{{{column}}}")
+            for value in (values if len(values) >= max(2, len(rows) / 2) else ())
+            for path in _files_beginning(names_in, value)
+        )
+        found += [each for each, count in counts.items() if count >= _SURE_SHARE * len(values)]
+    return found if len(found) <= _MAX_TEMPLATES and not any("," in each for each in found) else []
+
+
+def _files_beginning(names_in: Callable[[str], FolderNames], value: str) -> Iterator[str]:
+    """Yield the paths that continue a value: the files in a folder of this name, or with an ending.
+
+    `names_in`: the names in a folder, by its path.
+    """
+    above, _, name = value.rpartition("/")
+    names = names_in("")
+    below = ""
+    for component in above.split("/") if above else ():
+        if component not in names.folders:  # it does not exist, or leads out of the folder
+            return
+        below = os.path.join(below, component)
+        names = names_in(below)
+    like_it = islice(names.files, bisect_left(names.files, name), None)
+    for each in takewhile(lambda file: file.startswith(name), like_it):
+        if each[len(name) : len(name) + 1] in (".", "_", "-"):
+            yield os.path.join(below, each)
+    if name in names.folders:
+        yield from (os.path.join(value, each) for each in names_in(value).files)
 
 
 def describe_templates(source: str, path: str, fitting: Sequence[FoundTemplate]) -> str:
