@@ -310,3 +310,12 @@ def test_folders_of_equal_names_are_not_joined(tmp_path: Path) -> None:
     root = a_folder(tmp_path / "raw", {"labels.csv": encode_table(rows, "csv"), **files})
 
     assert [each["base"].rpartition("/")[2] for each in commands_of(open_error(root))] == ["part_1", "part_2"]
+
+
+def test_one_name_in_folders_of_many_rows_has_no_command_that_repeats_its_file(tmp_path: Path) -> None:
+    rows = [{"image": "image.png", "caption": f"caption {i}"} for i in range(4)]  # as ScienceQA
+    files = {f"images/{i}/image.png": picture(i) for i in range(4)}
+    error = open_error(a_folder(tmp_path / "raw", {"labels.csv": encode_table(rows, "csv"), **files}))
+
+    assert "rows name a file as image.png" in error.message
+    assert commands_of(error) == []

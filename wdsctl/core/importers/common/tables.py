@@ -51,7 +51,7 @@ from wdsctl.core.media.kinds import MEDIA_EXTENSIONS
 from wdsctl.core.safe_open import is_link_outside
 from wdsctl.core.split_rules.names import STANDARD_SPLITS
 from wdsctl.core.storage import source_files
-from wdsctl.core.text import path_for_message, pluralize
+from wdsctl.core.text import join_with_and, path_for_message, pluralize
 
 ReadFirstRows = Callable[[str], Rows]  # path -> the first rows; empty if they cannot be read
 
@@ -393,6 +393,14 @@ def _search(root: str, path: str, options: Options) -> Search:
 def _check_base(table: Table) -> None:
     """Raise UsageError if two folders have the files that a table names, or two of its fields name different ones."""
     folders, fields = table.found.rivals[:_MAX_RIVALS], table.found.rival_fields[:_MAX_RIVALS]
+    references = set(references_of(table.rows, {}))
+    if len(folders) > 1 and len(references) == 1 and len(table.rows) > 1:
+        shown = join_with_and([path_for_message(each) for each in folders[:2]])
+        raise UsageError(
+            f"rows name a file as {path_for_message(references.pop())}, which is in several folders, such as {shown}",
+            hint="write the path of its own file into each row: with one folder for all rows, they would have one file",
+            where=path_for_message(table.path),
+        )
     if folders or fields:
         options = [{"base": each} for each in folders] or [{"files": each} for each in fields]
         commands = [repeat_command(table.path, table.path, each, keeps_folder=True) for each in options]
