@@ -156,7 +156,6 @@ def test_draft_that_a_step_spoiled_is_not_published(tmp_path: Path) -> None:
 OWN_CONNECTIONS = {
     "core/index/changes.py": "the ledger, which is published when the shards are renamed",
     "core/prepare/prepare.py": "the ledger of a destination that need not exist",
-    "core/validate/catalog_rows.py": "in the process that checks the shard",
     "core/validate/unit.py": "in the process that checks the shard",
     "core/views/select.py": "rows that are made for the query",
     "core/views/sql_views.py": "the user's SQL, behind a guard",

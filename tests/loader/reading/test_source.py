@@ -216,7 +216,9 @@ def test_json_value_that_is_not_text_fails_sample(tmp_path: Path, value: str) ->
         samples_of(root, Raw())
 
 
-@pytest.mark.parametrize(("value", "label"), [("7", 7), ('"7"', 7), ('"-1"', -1), ("true", 1), ("false", 0)])
+@pytest.mark.parametrize(
+    ("value", "label"), [("7", 7), ('"7"', 7), ('"-1"', -1), ("true", 1), ("false", 0), ("7.0", 7), ('"7.0"', 7)]
+)
 def test_json_booleans_and_numbers_in_text_fill_integer_field(tmp_path: Path, value: str, label: int) -> None:
     parts: Parts = {"jpg": b"image", "json": f'{{"n": {value}}}'.encode()}
     fields = {"image": "jpg", "label": "json[n]"}
@@ -226,7 +228,7 @@ def test_json_booleans_and_numbers_in_text_fill_integer_field(tmp_path: Path, va
     assert (sample.label, type(sample.label)) == (label, int)
 
 
-@pytest.mark.parametrize("value", ['"cat"', '"7.0"', "7.0", "[7]", "{}"])
+@pytest.mark.parametrize("value", ['"cat"', '"7.5"', "7.5", "1e300", "[7]", "{}"])
 def test_json_value_that_is_no_whole_number_fails_sample(tmp_path: Path, value: str) -> None:
     parts: Parts = {"jpg": b"image", "json": f'{{"n": {value}}}'.encode()}
     fields = {"image": "jpg", "label": "json[n]"}

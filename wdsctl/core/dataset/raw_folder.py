@@ -335,6 +335,11 @@ _OBJECT_PER_LINE = re.compile(r"\s*\{.*\}[ \t\r]*\n\s*\{")  # as manifests of Ne
 _WORD = re.compile(r"[^,;\t|\"'\s:\[\]{}#]+")
 
 
+def has_object_per_line(head: str) -> bool:
+    """Whether a text begins with two lines of JSON, each an object."""
+    return _OBJECT_PER_LINE.match(head) is not None
+
+
 def _lone_files(scan: RawFolderScan, incomplete: Mapping[str, tuple[str, ...]]) -> list[str]:
     """The files that are incomplete samples on their own; empty if there are many of these, which are data."""
     if len(incomplete) > _MAX_LABEL_FILES:
@@ -367,7 +372,7 @@ def _table_hint(root: str, scan: RawFolderScan, incomplete: Mapping[str, tuple[s
             head = read_start(path, _LABEL_HEAD_BYTES).decode("utf-8", "replace")
         if any(word.rpartition("/")[2] in names for word in _WORD.findall(head)):
             form = _LABEL_FORMATS[name.rpartition(".")[2].lower()]
-            form = "jsonl" if form == "json" and _OBJECT_PER_LINE.match(head) else form
+            form = "jsonl" if form == "json" and has_object_per_line(head) else form
             command = shell_command(verb, path, "DEST", "--from", form)
             return f"if {path_for_message(name)} contains the labels of the files, run {command}; or "
     return ""

@@ -14,6 +14,7 @@ import shlex
 from collections import Counter
 from functools import partial
 
+from wdsctl.core.dataset.raw_folder import has_object_per_line
 from wdsctl.core.dataset.shard_names import is_jsonl_name
 from wdsctl.core.errors import InputError, WdsctlError
 from wdsctl.core.importers.common.commands import repeat_command
@@ -105,7 +106,7 @@ def check_lone_json(folder: str) -> None:
                 )
             continue
         damage = find_damage(path)
-        if damage is not None:
+        if damage is not None and not has_object_per_line(read_head(path).decode("utf-8", "replace")):
             raise damage
 
 
