@@ -82,7 +82,7 @@ BEFORE = {
 MOST = {
     "index one tar": (670, 60, 2, 1, 0),
     "index again": (370, 25, 2, 2, 0),
-    "prepare raw with split": (2_650, 112, 2, 1, 2),
+    "prepare raw with split": (2_800, 112, 2, 1, 2),
     "inspect": (325, 25, 2, 2, 1),
     "validate": (525, 25, 2, 2, 1),
     "split another set": (665, 45, 3, 3, 2),
