@@ -16,6 +16,7 @@ from tests.build import a_folder
 from tests.core.formats import Samples, open_error, read_errors, read_samples
 from wdsctl.core import importers
 from wdsctl.core.errors import WdsctlError
+from wdsctl.core.importers.protocol import DescribedSource
 
 FORMATS = ("csv", "tsv", "json", "jsonl", "parquet")
 
@@ -319,3 +320,15 @@ def test_one_name_in_folders_of_many_rows_has_no_command_that_repeats_its_file(t
 
     assert "rows name a file as image.png" in error.message
     assert commands_of(error) == []
+
+
+def test_tables_beside_the_named_one_are_warned_about(tmp_path: Path) -> None:
+    files = {f"{i}.jpg": b"x" for i in range(3)}
+    tables = {name: b"file,n\n" + b"".join(b"%d.jpg,1\n" % i for i in range(3)) for name in ("a.csv", "b.csv", "c.tsv")}
+    root = a_folder(tmp_path / "raw", {**files, **tables, "notes.txt": b"x"})
+
+    with importers.open_source("csv", f"{root}/a.csv", {}) as source:
+        assert isinstance(source, DescribedSource)
+        [finding] = source.describe().findings
+    assert (finding.severity, finding.count) == ("warning", 2)
+    assert finding.message.startswith("2 files are in no sample (1 .csv and 1 .tsv), such as b.csv: only the table")

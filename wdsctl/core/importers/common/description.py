@@ -27,6 +27,7 @@ from wdsctl.core.importers.common.other_tables import (
     find_other_tables,
     media_of_other_tables,
     other_table_findings,
+    sibling_findings,
 )
 from wdsctl.core.importers.common.row_splits import RowSplits
 from wdsctl.core.importers.common.samples import RowMapping, media_part_names
@@ -115,6 +116,7 @@ def make_table_source(
             findings += [unused_finding(unused, _REASON, severity="warning")] if unused else []
         elif not mapping.media:
             findings += no_media_named_findings(rows.files())
+        findings += [] if root else sibling_findings(rows.files())
         return SourceDescription((*uses, *more_uses()), tuple(findings), config, tuple(unused))
 
     boxes = group_boxes(rows, mapping, first()) if has_file_references else None

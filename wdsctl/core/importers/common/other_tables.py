@@ -11,11 +11,13 @@ from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.errors import Finding, WdsctlError
 from wdsctl.core.file_limits import iter_lines
 from wdsctl.core.importers.common.compressed import open_text_file
-from wdsctl.core.importers.common.folder_files import media_type_of, unused_finding
+from wdsctl.core.importers.common.folder_files import media_type_of, scan_folder, unused_finding
 from wdsctl.core.invocation import current_invocation
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import join_with_and, path_for_message
 
+_TABLES = frozenset({".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet"})
+_MAX_SIBLINGS = 20
 _CELL = re.compile(rb"[^,;\t|\"'\r\n]+")
 
 
@@ -43,6 +45,22 @@ def other_table_findings(
     yield unused_finding(others, why, severity="warning")
     if media:
         yield unused_finding(media, "only tables that are left out name these files", severity="warning")
+
+
+def sibling_findings(tables: Iterable[str]) -> Iterator[Finding]:
+    """A warning about tables beside the one that the user names, which may have more about the same files.
+
+    Many of them are data, such as a JSON file for each picture. Cost: lists the folders.
+    """
+    own = set(map(os.path.normpath, tables))
+    for folder in dict.fromkeys(map(os.path.dirname, sorted(own))):
+        with suppress(OSError, WdsctlError):
+            names = scan_folder(folder or os.curdir, folder or os.curdir).files
+            found = [name for name in names if _ending(name) in _TABLES and os.path.join(folder, name) not in own]
+            if 0 < len(found) <= _MAX_SIBLINGS:
+                yield unused_finding(
+                    found, "only the table that you name is read, and no other is joined to it", severity="warning"
+                )
 
 
 def media_of_other_tables(root: str, others: Sequence[str], unnamed: Iterable[str]) -> list[str]:
