@@ -322,7 +322,7 @@ def test_one_name_in_folders_of_many_rows_has_no_command_that_repeats_its_file(t
     assert commands_of(error) == []
 
 
-def test_tables_beside_the_named_one_are_warned_about(tmp_path: Path) -> None:
+def test_other_tables_of_the_folder_give_a_warning(tmp_path: Path) -> None:
     files = {f"{i}.jpg": b"x" for i in range(3)}
     tables = {name: b"file,n\n" + b"".join(b"%d.jpg,1\n" % i for i in range(3)) for name in ("a.csv", "b.csv", "c.tsv")}
     root = a_folder(tmp_path / "raw", {**files, **tables, "notes.txt": b"x"})
