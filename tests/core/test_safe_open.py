@@ -170,7 +170,9 @@ def test_swapping_folder_for_link_never_lists_outside(folders: tuple[Path, Path]
             with suppress(OSError):
                 walk_raw_folder(str(root), raw, SILENT_PROGRESS)
             seen |= {f"{sample.key.rpartition('/')[2]}.{part.name}" for sample in raw.samples for part in sample.parts}
-    assert seen == {"a.txt"}
+    # A link that is gone when it is asked where it leads counts as a file: its own name, of the named folder.
+    assert "a.txt" in seen
+    assert seen <= {"a.txt", "in"}
 
 
 def test_folder_opener_opens_files_inside_and_refuses_links_outside(folders: tuple[Path, Path]) -> None:
