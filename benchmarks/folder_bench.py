@@ -1,8 +1,9 @@
-"""A folder of 60,000 files to shards: `wdsctl prepare` against a script around webdataset's ShardWriter."""
+"""A folder of 60,000 files to shards: `wdsctl prepare` and `wdsctl.Writer` against webdataset's ShardWriter."""
 
 from __future__ import annotations
 
 import shutil
+import sys
 import tarfile
 from collections.abc import Callable, Iterator
 from functools import cache, partial
@@ -19,7 +20,7 @@ _RAW = DATA / "photos-raw"
 
 
 def folder_rows(is_selected: Callable[[str], bool], rounds: int) -> Iterator[Row]:
-    contenders = (_wdsctl(workers=2), _wdsctl(workers=1), _shardwriter())
+    contenders = (_wdsctl(workers=2), _wdsctl(workers=1), _wdsctl_writer(), _shardwriter())
     yield compete("folder to shards", [each for each in contenders if is_selected(each.name)], rounds=rounds)
 
 
@@ -28,6 +29,12 @@ def _wdsctl(workers: int) -> Contender:
     destination = DATA / "wdsctl" / f"sharded-{workers}"
     options = ("--shard-samples", "1000", "--workers", str(workers), "--no-input", "--quiet")
     return _writer(name, (wdsctl_script("wdsctl"), "prepare", str(_RAW), str(destination), *options), destination)
+
+
+def _wdsctl_writer() -> Contender:
+    destination = DATA / "wdsctl" / "sharded-writer"
+    command = (sys.executable, "-m", "benchmarks.contenders.writer", str(_RAW), str(destination))
+    return _writer("wdsctl.Writer", command, destination)
 
 
 def _shardwriter() -> Contender:

@@ -200,8 +200,9 @@ none.
 
 _FOLDER = """\
 The time to write 60,000 files (20,000 samples of jpg, json and txt, 15 KB each) into shards of 1,000 samples. The
-comparison is a script that uses webdataset's ShardWriter. wdsctl also creates a catalog; the script does not. After
-each run, the benchmark compares the size of every member with the files.
+comparison is a script that uses webdataset's ShardWriter; the same script with `wdsctl.Writer` shows what the writer
+costs in a Python program. wdsctl also creates a catalog; ShardWriter does not. After each run, the benchmark compares
+the size of every member with the files.
 """
 
 _LOADER = """\

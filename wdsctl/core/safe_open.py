@@ -107,6 +107,11 @@ def open_named(path: str) -> BinaryIO:
 
     Raises StorageError WDS404 for pipes, sockets and devices, and OSError.
     """
+    return open(open_named_handle(path), "rb")
+
+
+def open_named_handle(path: str) -> int:
+    """As `open_named`, but return a descriptor."""
     check_name(path)
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
@@ -115,7 +120,7 @@ def open_named(path: str) -> BinaryIO:
             raise _not_regular_error(path) from error
         raise
     _check_regular(handle, path)
-    return open(handle, "rb")
+    return handle
 
 
 def name_source(path: str) -> None:

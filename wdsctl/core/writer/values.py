@@ -20,7 +20,7 @@ from wdsctl.core.importers.common.values import encode_npy
 from wdsctl.core.importers.protocol import FilePart, Part
 from wdsctl.core.media.kinds import FORMAT_BY_EXTENSION, MAX_IMAGE_PIXELS
 from wdsctl.core.media.sniff import extension_of_content, sniff
-from wdsctl.core.safe_open import FolderOpener, open_beneath, open_named
+from wdsctl.core.safe_open import FolderOpener, open_beneath, open_named_handle
 from wdsctl.core.shards.write import WRITE_BUFFER_BYTES
 from wdsctl.core.text import short_repr
 
@@ -241,14 +241,11 @@ def read_file(field: str, name: str, path: str | os.PathLike[str], base: FolderO
 
     A text may come from data, so it names a file below `base`; a Path object is of the program itself.
     """
-    where = os.path.normpath(os.path.join(base.root, os.fspath(path)))
     root = base.root
+    where = os.path.normpath(os.path.join(root, path)) if isinstance(path, str) else os.fspath(path)
     try:
         if not isinstance(path, str):
-            where = os.path.realpath(os.fspath(path))
-            root = os.path.dirname(where)
-            with open_named(where) as file:
-                handle = os.dup(file.fileno())
+            handle = open_named_handle(where)
         elif where.startswith(f"{root.rstrip('/')}/"):
             handle = base.open(where)
         else:
@@ -259,6 +256,9 @@ def read_file(field: str, name: str, path: str | os.PathLike[str], base: FolderO
             if not S_ISREG(status.st_mode):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), where)
             if size >= _MAX_READ_BYTES:
+                if not isinstance(path, str):
+                    where = os.path.realpath(where)
+                    root = os.path.dirname(where)
                 return FilePart(name, where, 0, size, root)
             data = os.read(handle, size + 1)  # one byte more, so that one call shows whether the file has grown
             while len(data) < size and (more := os.read(handle, size + 1 - len(data))):
