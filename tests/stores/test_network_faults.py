@@ -18,6 +18,7 @@ from tests.stores.servers import Store, in_use
 from wdsctl.cli.main import main
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import WdsctlError
+from wdsctl.core.storage.hedging import HedgePolicy
 from wdsctl.core.storage.remote_errors import RetryPolicy
 
 SAMPLES = 24
@@ -101,6 +102,12 @@ def test_commands_and_loader_wait_for_network(
     assert digests(make_training_loader(url, worker_config=raising_worker_config()), BATCHES) == expected
 
 
+@pytest.fixture
+def unhedged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No request is sent a second time: the copy would be answered while the first one replaces the object."""
+    monkeypatch.setattr(HedgePolicy, "spend", lambda _: False)
+
+
 def overwrite(url: str, name: str) -> None:
     """Replace an object by other bytes of the same size."""
     filesystem, path = fsspec.url_to_fs(f"{url}/{name}")
@@ -108,6 +115,7 @@ def overwrite(url: str, name: str) -> None:
     filesystem.pipe_file(path, data[:1024] + bytes(reversed(data[1024:])))
 
 
+@pytest.mark.usefixtures("unhedged")
 def test_shard_replaced_during_index_is_reported_as_unreadable(
     proxy: FaultProxy, use_store: Callable[[str], str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -116,7 +124,6 @@ def test_shard_replaced_during_index_is_reported_as_unreadable(
     filesystem, path = fsspec.url_to_fs(root)
     filesystem.pipe_file(f"{path}/0.tar", one)
     filesystem.pipe_file(f"{path}/1.tar", one)
-    # A copy inside the store takes less time than the request may take before a second one is sent.
     filesystem.pipe_file(f"{path}-two", two)
     proxy.set_faults(
         Fault(
@@ -141,6 +148,7 @@ def test_shard_replaced_during_index_is_reported_as_unreadable(
     assert keys == [*(f"a{i}" for i in range(4)), *(f"b{i}" for i in range(4))]
 
 
+@pytest.mark.usefixtures("unhedged")
 def test_shard_replaced_during_training_raises_error_before_use(proxy: FaultProxy, url: str, local: str) -> None:
     assert run_prepare(url) == 0
     expected = {digest(sample) for sample in take_batches(make_training_loader(local, batch_size=None), 3 * SAMPLES)}
