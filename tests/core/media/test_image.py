@@ -11,8 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from wdsctl.core.convert.parts import ImageTranscodeOptions
+from wdsctl.core.convert.transcode import transcode_image
+from wdsctl.core.media import byte_range
 from wdsctl.core.media.byte_range import PAGE_BYTES, ByteRangeFile
 from wdsctl.core.media.catalog_facts import facts_from_columns, facts_to_columns
+from wdsctl.core.media.decode_check import DecodeVerdict, check_image_decodes
 from wdsctl.core.media.facts import ImageFacts, Unreadable
 from wdsctl.core.media.image import PILLOW_READERS, read_webp_header
 from wdsctl.core.media.probe import probe_media
@@ -101,6 +105,39 @@ def test_decompression_bomb_facts_are_read_without_decoding(size: tuple[int, int
 
     assert isinstance(facts, ImageFacts)
     assert (facts.width, facts.height) == size
+
+
+@pytest.mark.parametrize(
+    ("form", "at", "block"),
+    [
+        ("GIF", 19, b"!\xfe\0"),
+        ("JPEG", 2, b"\xff\xed\0\2"),
+        ("PNG", 33, bytes(4) + b"prVt" + struct.pack(">I", zlib.crc32(b"prVt"))),
+    ],
+)
+def test_image_of_many_blocks_is_unreadable(form: str, at: int, block: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pillow would take a second for 1 MB of such blocks, and hundreds of bytes of memory for each."""
+    monkeypatch.setattr(byte_range, "_FREE_READS", 2000)
+    data = an_image(form)
+    hostile = data[:at] + block * 3000 + data[at:]
+    assert isinstance(facts_of(data[:at] + block * 100 + data[at:]), ImageFacts)
+    reason = "it has too many blocks for its size"
+    paged = probe_media(ByteRangeFile(lambda at, size: hostile[at : at + size], len(hostile)), sniff(hostile))
+    assert facts_of(hostile) == paged == Unreadable(reason=reason)
+    assert check_image_decodes(hostile) == DecodeVerdict("broken", f"it cannot be decoded: {reason}")
+    with pytest.raises(ValueError, match=reason):
+        transcode_image("png", hostile, ImageTranscodeOptions("webp"))
+
+
+def test_reads_by_size_suffice_for_gif_of_long_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(byte_range, "_FREE_READS", 200)
+    pixels = Image.effect_noise((600, 600), 100)
+    file = io.BytesIO()
+    pixels.save(file, "GIF", save_all=True, append_images=[pixels.rotate(90)])
+    assert file.tell() > 600_000
+    facts = facts_of(file.getvalue())
+    assert isinstance(facts, ImageFacts)
+    assert facts.has_more_frames
 
 
 def test_webp_of_many_chunks_takes_few_reads() -> None:

@@ -1,7 +1,9 @@
-"""A part of a shard as a seekable file that reads pages on demand, up to a limit."""
+"""A part of a shard, or its bytes, as a seekable file whose reads are limited."""
 
 from __future__ import annotations
 
+import io
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -11,14 +13,45 @@ from wdsctl.core.storage.storage import Storage
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
+    from typing_extensions import Buffer
 
 
 PAGE_BYTES = 256 << 10  # bytes: one request to a remote store instead of eight
 MAX_READ_BYTES = 16 << 20  # bytes read at most; the table of contents of a long video has a few MB
 MAX_KEPT_PAGES = 64  # pages of a file that is read to its end: its audio may be far from its video
 
+#: Pillow parses an image block by block. A GIF of 25 MB in blocks of 255 bytes needs half of these reads.
+_FREE_READS, _BYTES_A_READ = 100_000, 64
+
 #: (offset from the beginning of the part, bytes) -> exactly these bytes, or a WdsctlError.
 ReadAt = Callable[[int, int], bytes]
+
+
+class TooManyBlocks(ValueError):  # noqa: N818 - the noun is the error
+    """An image is read in more pieces than any program writes: it consists of empty blocks."""
+
+    def __init__(self) -> None:
+        super().__init__("it has too many blocks for its size")
+
+
+class ImageBytes(io.BytesIO):
+    """The bytes of an image, for Pillow. `read` raises TooManyBlocks where the blocks would take seconds, and hundreds
+    of bytes of memory each.
+    """
+
+    def __init__(self, data: Buffer) -> None:
+        super().__init__(data)
+        self._reads_left = _max_reads(self.getbuffer().nbytes)
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        self._reads_left -= 1
+        if self._reads_left < 0:
+            raise TooManyBlocks
+        return super().read(size)
+
+
+def _max_reads(size: int) -> int:
+    return _FREE_READS + size // _BYTES_A_READ
 
 
 class ByteRangeFile(RandomAccessFile):
@@ -49,6 +82,11 @@ class ByteRangeFile(RandomAccessFile):
         self.failure: WdsctlError | None = None
         self._read = read
         self._pages: dict[int, bytes] = {}
+        self._reads_left = math.inf
+
+    def limit_reads(self) -> None:
+        """Let reads raise TooManyBlocks as those of `ImageBytes` do. For readers that pass exceptions on."""
+        self._reads_left = _max_reads(self.size)
 
     @classmethod
     def from_storage(cls, storage: Storage, path: str, offset: int, size: int, *, head: bytes = b"") -> ByteRangeFile:
@@ -70,6 +108,9 @@ class ByteRangeFile(RandomAccessFile):
 
     def readinto(self, buffer: WriteableBuffer, /) -> int:
         """Fill `buffer`, except at the end of the file: Pillow takes any shorter read for the end."""
+        self._reads_left -= 1
+        if self._reads_left < 0:
+            raise TooManyBlocks
         view = memoryview(buffer).cast("B")
         done = 0
         while done < len(view):

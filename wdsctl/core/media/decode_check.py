@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import struct
 import threading
 import warnings
@@ -20,7 +19,7 @@ from av.stream import Stream
 from av.video.stream import VideoStream
 from PIL import Image, UnidentifiedImageError
 
-from wdsctl.core.media.byte_range import ByteRangeFile
+from wdsctl.core.media.byte_range import ByteRangeFile, ImageBytes
 from wdsctl.core.media.corrections import correct_reading, load_completely
 from wdsctl.core.media.image import BAD_HEADER_ERRORS, pillow_formats
 from wdsctl.core.media.kinds import MAX_IMAGE_PIXELS
@@ -81,7 +80,7 @@ def check_decoded_image(data: bytes) -> DecodeVerdict:
 def _check_image_decodes(data: bytes, max_pixels: int) -> DecodeVerdict:
     # `Image.open` refuses images above Pillow's own limit; the verdict is worded alike.
     try:
-        image = Image.open(io.BytesIO(data), formats=pillow_formats())
+        image = Image.open(ImageBytes(data), formats=pillow_formats())
     except Image.DecompressionBombError:
         return DecodeVerdict("too large", f"the image has more than {max_pixels:,} pixels")
     correct_reading(image)

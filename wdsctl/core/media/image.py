@@ -18,7 +18,7 @@ from PIL import ExifTags, Image
 from PIL import __version__ as pillow_version
 from PIL.ImageFile import ImageFile
 
-from wdsctl.core.media.byte_range import ByteRangeFile
+from wdsctl.core.media.byte_range import ByteRangeFile, ImageBytes, TooManyBlocks
 from wdsctl.core.media.facts import ImageFacts, Unreadable
 from wdsctl.core.media.kinds import MEDIA_FORMATS, PILLOW_FORMATS
 from wdsctl.core.media.png import is_side_chunk_error, without_side_chunks
@@ -96,6 +96,8 @@ def open_with_reader(format_name: str, file: IO[bytes]) -> ImageFile:
     """
     module, name = PILLOW_READERS[format_name]
     import_module(module)
+    if isinstance(file, ByteRangeFile):
+        file.limit_reads()
     return Image.OPEN[name][0](file, "")
 
 
@@ -148,6 +150,8 @@ def image_facts(source: ByteRangeFile, format_name: str) -> ImageFacts | Unreada
                 return _webp_facts(source)
             if format_name in PILLOW_READERS:
                 return _pillow_facts(source, format_name)
+        except TooManyBlocks as error:
+            return Unreadable(reason=str(error))
         except BAD_HEADER_ERRORS:
             source.seek(0)
             return Unreadable(reason=explain_refusal(source.read(_EXPLAINED_BYTES) or b""))
@@ -188,7 +192,7 @@ def _rewind(source: ByteRangeFile) -> IO[bytes]:
     Pillow reads headers in dozens of small reads.
     """
     if len(source.head) >= source.size:
-        return io.BytesIO(source.head)
+        return ImageBytes(source.head)
     source.seek(0)
     return cast(IO[bytes], source)
 
