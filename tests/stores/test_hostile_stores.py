@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import http.server
 import json
 import threading
@@ -241,11 +242,14 @@ def test_error_of_hub_is_that_of_its_driver(store: tuple[_Server, str]) -> None:
         FsspecStorage(url, retry_policy=_ONCE).read(f"{url}/x", 0, 10)
 
 
-@pytest.mark.parametrize("store", ["az"], indirect=True)
+@pytest.mark.parametrize("store", ["az", "hf"], indirect=True)
 def test_page_of_list_ends_at_limit(store: tuple[_Server, str]) -> None:
     server, url = store
 
     def respond(handler: _Handler) -> None:
+        if handler.path.startswith("/api/") and "/tree/" not in handler.path:
+            _answer_hub(handler)
+            return
         handler.start(Content_Type="application/xml")
         with suppress(OSError):
             while handler.server.sent_mebibytes < 500:
@@ -257,6 +261,41 @@ def test_page_of_list_ends_at_limit(store: tuple[_Server, str]) -> None:
         FsspecStorage(url, retry_policy=_ONCE).files()
     assert server.requests
     assert server.sent_mebibytes < 400  # several tries of at most 64
+
+
+@pytest.mark.parametrize("store", ["hf"], indirect=True)
+def test_no_compressed_page_of_hub_is_unpacked(store: tuple[_Server, str]) -> None:
+    """64 MiB of zeros may be in 64 KiB."""
+    server, url = store
+    accepted: list[str | None] = []
+
+    def respond(handler: _Handler) -> None:
+        if "/tree/" not in handler.path:
+            _answer_hub(handler)
+            return
+        accepted.append(handler.headers["Accept-Encoding"])
+        packed = gzip.compress(b"[]")
+        handler.start(Content_Type="application/json", Content_Encoding="gzip", Content_Length=str(len(packed)))
+        handler.wfile.write(packed)
+
+    server.respond = respond
+    with pytest.raises(WdsctlError):
+        FsspecStorage(url, retry_policy=_ONCE).files()
+    assert set(accepted) == {"identity"}
+
+
+@pytest.mark.parametrize("store", ["az"], indirect=True)
+def test_redirects_of_azure_are_not_followed(store: tuple[_Server, str]) -> None:
+    server, url = store
+    server.respond = lambda handler: handler.start(307, Location="/secret", Content_Length="0")
+    with pytest.raises(WdsctlError):
+        FsspecStorage(url, retry_policy=_ONCE).files()
+    with pytest.raises(WdsctlError):
+        FsspecStorage(url, retry_policy=_ONCE).read(f"{url}/x", 0, 10)
+    with pytest.raises(WdsctlError):
+        ObjectStore(url, retry_policy=_ONCE).get(f"{url}/x")
+    assert server.requests
+    assert "/secret" not in server.requests
 
 
 @pytest.mark.parametrize("store", ["hf"], indirect=True)

@@ -182,6 +182,8 @@ def _has_more_frames(image: ImageFile) -> bool:
         return bool(getattr(getattr(image, "tag_v2", None), "next", 0))
     try:
         return image.format in ("GIF", "PNG", "AVIF") and bool(getattr(image, "is_animated", False))
+    except TooManyBlocks:
+        raise
     except BAD_HEADER_ERRORS:
         return False  # it ends in the first frame
 

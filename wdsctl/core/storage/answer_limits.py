@@ -24,6 +24,15 @@ def redirect_message(host: str) -> str:
     return f"the server redirects to {host}, an address of this machine or of a private network"
 
 
+def too_long_error(url: str) -> StorageError:
+    """Build the error for an answer to a request without a range that has more than `MAX_WHOLE_BYTES` bytes."""
+    return StorageError(
+        f"the answer of the server has more than {MAX_WHOLE_BYTES:,} bytes",
+        where=redact_secrets(url),
+        hint="check the URL; wdsctl reads only lists of files and small documents without a range",
+    )
+
+
 def is_public_address(text: str) -> bool:
     """Whether an IP address is neither of this machine nor of a private network."""
     address = ip_address(text.partition("%")[0])

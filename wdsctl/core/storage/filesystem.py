@@ -123,10 +123,17 @@ def _google_options() -> dict[str, Any]:
 
 
 async def _bound_azure(filesystem: Any) -> None:
-    """Bound the lists of Azure: their pages, and the size of each. Its driver takes no session."""
+    """Bound the lists of Azure: their pages, and the size of each; and follow no redirect. Its driver takes no session.
+
+    Azure itself never redirects.
+    """
     from wdsctl.core.storage.http_client import bound_session
 
-    transport = filesystem.service_client._pipeline._transport  # noqa: SLF001 - so the driver's library has it
+    pipeline = filesystem.service_client._pipeline  # noqa: SLF001 - so the driver's library has it
+    for policy in pipeline._impl_policies:  # noqa: SLF001
+        if hasattr(policy, "max_redirects"):
+            policy.allow = False
+    transport = pipeline._transport  # noqa: SLF001
     await transport.open()
     bound_session(transport.session)
 

@@ -37,6 +37,7 @@ from wdsctl.core.storage.answer_limits import (
     check_page,
     is_public_address,
     redirect_message,
+    too_long_error,
 )
 from wdsctl.core.storage.remote_errors import ignored_range_error
 from wdsctl.core.urls import redact_secrets
@@ -94,11 +95,7 @@ async def read_bounded(read: Callable[[], Awaitable[bytes]], limit: int | None, 
 def _too_long_error(limit: int | None, received: int, url: str) -> StorageError:
     if limit is not None:
         return ignored_range_error(url, received, limit)
-    return StorageError(
-        f"the answer of the server has more than {MAX_WHOLE_BYTES:,} bytes",
-        where=redact_secrets(url),
-        hint="check the URL; wdsctl reads only lists of files and small documents without a range",
-    )
+    return too_long_error(url)
 
 
 async def open_session(**options: Any) -> ClientSession:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from importlib import import_module
 from typing import Any
@@ -16,12 +16,14 @@ from typing import Any
 from wdsctl.core.errors import StorageDown, StorageError
 from wdsctl.core.storage.answer_limits import (
     GRACE_SECONDS,
+    MAX_WHOLE_BYTES,
     MIN_BYTES_PER_SECOND,
     REDIRECT_HINT,
     ListProgress,
     check_page,
     is_public_address,
     redirect_message,
+    too_long_error,
 )
 from wdsctl.core.storage.remote_errors import ignored_range_error
 from wdsctl.core.urls import redact_secrets
@@ -66,7 +68,8 @@ def read_hub_range(filesystem: Any, path: str, start: int, stop: int) -> bytes:
 def bounded_lists(filesystem: Any) -> Iterator[None]:
     """Bound the lists that the driver of the Hub reads in the block; does nothing for other drivers.
 
-    The block raises StorageError for a list without end, and for a redirect from a public server to a private address.
+    The block raises StorageError for a list without end, for a page of more than `MAX_WHOLE_BYTES` bytes, and for a
+    redirect from a public server to a private address; StorageDown for a page that arrives too slowly.
     """
     client: Any = _driver_functions().get_session() if is_hub(filesystem) else None
     if not hasattr(client, "event_hooks"):  # before version 1
@@ -76,11 +79,15 @@ def bounded_lists(filesystem: Any) -> Iterator[None]:
 
     def check_request(request: Any) -> None:
         check_page(lists, str(request.url))
+        request.headers["Accept-Encoding"] = "identity"
 
     def check_response(response: Any) -> None:
         location = response.headers.get("Location") if response.is_redirect else None
         if location and _is_connection_public(response) and not _is_host_public(response.url.join(location).host):
             raise _redirect_error(response.url.join(location))
+        if "Range" not in response.request.headers:  # other threads may read ranges meanwhile
+            response.headers.pop("Content-Encoding", None)  # none was requested; a few bytes could become gigabytes
+            response.stream = _bounded_stream(response)
 
     hooks = [(client.event_hooks["request"], check_request), (client.event_hooks["response"], check_response)]
     for found, hook in hooks:
@@ -92,14 +99,48 @@ def bounded_lists(filesystem: Any) -> Iterator[None]:
             found.remove(hook)
 
 
+def _bounded_stream(response: Any) -> Any:
+    """The stream of an answer whose length and speed are checked while the driver reads it."""
+    stream, package = response.stream, import_module(type(response).__module__.partition(".")[0])
+
+    class BoundedStream(package.SyncByteStream):  # type: ignore[name-defined,misc]
+        def __iter__(self) -> Iterator[bytes]:
+            received = 0
+            for piece in _timed_pieces(stream, str(response.url)):
+                received += len(piece)
+                if received > MAX_WHOLE_BYTES:
+                    raise too_long_error(str(response.url))
+                yield piece
+
+        def close(self) -> None:
+            stream.close()
+
+    return BoundedStream()
+
+
+def _timed_pieces(pieces: Iterable[bytes], url: str) -> Iterator[bytes]:
+    """Raises StorageDown if they arrive too slowly."""
+    begun, received = time.monotonic(), 0
+    for piece in pieces:
+        received += len(piece)
+        seconds = time.monotonic() - begun
+        if seconds > GRACE_SECONDS + received / MIN_BYTES_PER_SECOND:
+            raise StorageDown(
+                f"only {received:,} bytes arrived in {seconds:.0f} s",
+                where=redact_secrets(url),
+                hint="check the network and the server, and run the same command again",
+            )
+        yield piece
+
+
 def _driver_functions() -> Any:
     return import_module("huggingface_hub.utils")
 
 
 def _read(response: Any, limit: int) -> bytes:
     is_error = response.status_code >= 400
-    begun, received = time.monotonic(), bytearray()
-    for piece in response.iter_raw():
+    received = bytearray()
+    for piece in _timed_pieces(response.iter_raw(), str(response.url)):
         received += piece
         if is_error and len(received) > _MAX_ERROR_BYTES:
             break
@@ -107,13 +148,6 @@ def _read(response: Any, limit: int) -> bytes:
             stated = response.headers.get("Content-Length", "")
             received_bytes = max(len(received), int(stated) if stated.isdecimal() else 0)
             raise ignored_range_error(str(response.url), received_bytes, limit)
-        seconds = time.monotonic() - begun
-        if seconds > GRACE_SECONDS + len(received) / MIN_BYTES_PER_SECOND:
-            raise StorageDown(
-                f"only {len(received):,} bytes arrived in {seconds:.0f} s",
-                where=redact_secrets(str(response.url)),
-                hint="check the network and the server, and run the same command again",
-            )
     if is_error:
         names = ("x-error-code", "x-error-message", "x-request-id", "retry-after", "www-authenticate", "content-type")
         kept = {name: response.headers[name] for name in names if name in response.headers}
