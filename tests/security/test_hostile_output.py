@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import json
 import logging
 import re
+import shlex
 import subprocess
 import sys
 import tarfile
@@ -22,6 +24,8 @@ import pytest
 from rich.console import Console
 from typer.main import get_command
 
+from tests import sources
+from tests.build import a_shard
 from tests.cli.conftest import Stream, Wdsctl, wdsctl
 from wdsctl.cli.app import build_full_app
 from wdsctl.cli.commands.get import PlainTextFilter
@@ -29,6 +33,7 @@ from wdsctl.cli.progress import BarProgress, LineProgress, PhaseProgress
 from wdsctl.cli.prompts import TerminalPrompter
 from wdsctl.core.dataset.lock import LockHolder
 from wdsctl.core.errors import InputError, WdsctlError
+from wdsctl.core.validate.ref_stores import open_ref_store
 from wdsctl.loader.runtime.logs import logger
 
 __all__ = ["wdsctl"]
@@ -243,6 +248,56 @@ def test_shell_parses_names_printed_by_ls(wdsctl: Wdsctl, hostile_dataset: Path)
     )
     whole = wdsctl("ls", hostile_dataset, "--samples", "-0").stdout
     assert printed.stdout.decode() == whole
+
+
+#: Values in commands that the user has passed, or that are names of wdsctl.
+_TRUSTED_WORDS = {
+    ("cli/errors.py", "word"),
+    ("cli/errors.py", "meant[0]"),
+    ("core/columns/column_file.py", "name"),  # of letters, digits, dots and dashes
+    ("core/convert/report.py", "first.code"),
+    ("core/importers/wids.py", "finding.code"),
+    ("core/importers/common/samples.py", "name"),
+    ("core/importers/common/segments.py", "option"),
+    ("core/importers/common/segments.py", "options[option]"),
+    ("core/importers/common/unnamed_media.py", "name"),
+    ("core/importers/common/unnamed_media.py", "value"),
+    ("core/importers/compressed_tars.py", "FIRST_DOT"),
+    ("core/importers/compressed_tars.py", "KNOWN_EXTENSION"),
+}
+
+
+def test_commands_in_messages_quote_what_data_names() -> None:
+    found = {
+        (module, ast.unparse(value.value))
+        for module in sources.modules_with("`wdsctl", "`-O")
+        for text in ast.walk(sources.tree(module))
+        if isinstance(text, ast.JoinedStr)
+        for value in _words_of_commands(text)
+    }
+    unquoted = {(module, word) for module, word in found if not word.startswith(("quote_shell_word(", "shlex.quote("))}
+    assert unquoted - {("core/dataset/location.py", "quoted")} == _TRUSTED_WORDS
+
+
+def _words_of_commands(text: ast.JoinedStr) -> Iterator[ast.FormattedValue]:
+    """The values in the commands and options of a message, which stand in backticks."""
+    before = ""
+    for piece in text.values:
+        if isinstance(piece, ast.Constant):
+            before += str(piece.value)
+        elif isinstance(piece, ast.FormattedValue):
+            if before.count("`") % 2 and re.match("wdsctl |-O ", before.rpartition("`")[2]):
+                yield piece
+            before += "VALUE"
+
+
+@pytest.mark.parametrize("name", ["a b", "$(touch x)", "it's"])
+def test_store_without_catalog_is_named_in_a_command_that_a_shell_parses(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "a.tar").write_bytes(a_shard({"a.jpg": b"x"}))
+    with pytest.raises(InputError) as error:
+        open_ref_store(f"{tmp_path / name}/a.tar")
+    assert shlex.split(str(error.value.hint).split("`")[1])[2] == f"{tmp_path / name}/a.tar"
 
 
 def test_json_output_keeps_names_unchanged(wdsctl: Wdsctl, hostile_dataset: Path) -> None:

@@ -22,6 +22,7 @@ from wdsctl.core.dataset.location import (
     WRITER_FOLDER,
     DatasetLocation,
     locate,
+    quote_shell_word,
     shell_command,
     shell_command_at,
 )
@@ -165,7 +166,7 @@ def only_compressed_error(location: DatasetLocation, packed: Sequence[str]) -> I
     return InputError(
         f"found no tar files and no JSONL files, only {pluralize(len(packed), noun)}",
         where=location.display_path,
-        hint=f"unpack them, for example with `{tools[0]} {path_for_message(packed[0])}`" if tools else tars,
+        hint=f"unpack them, for example with `{tools[0]} {quote_shell_word(packed[0])}`" if tools else tars,
         code="WDS113",
     )
 

@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Literal
 
+from wdsctl.core.dataset.location import quote_shell_word
 from wdsctl.core.errors import InputError, OptionConflict, UsageError
 from wdsctl.core.invocation import parse_part_names
 from wdsctl.core.media.kinds import decodable_extensions, part_kind, transcode_targets
@@ -303,7 +304,7 @@ def _unmatched_transcode_options(
             raise InputError(
                 f"the names of the {kind} parts are more than a format, so which to re-encode must be said",
                 where=flag if options.format_name else "--max-side",
-                hint=f"add `--{kind}-parts {','.join(others[:5])}`, without masks and other maps",
+                hint=f"add `--{kind}-parts {quote_shell_word(','.join(others[:5]))}`, without masks and other maps",
                 code="WDS003",
             )
         examples = "jpg, png" if kind == "image" else "wav, mp3"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from operator import attrgetter
 
-from wdsctl.core.dataset.location import shell_command
+from wdsctl.core.dataset.location import quote_shell_word, shell_command
 from wdsctl.core.dataset.raw_folder_walk import (
     DOCUMENT_KEYS,
     RawFolderScan,
@@ -324,7 +324,8 @@ def _describe_missing_part(part: str, existing_parts: Sequence[str]) -> str:
         return f"{part} (it has {cased}: names are case-sensitive)"
     kind_counts = set(map(equivalent_part, alternatives_of))
     other = next((name for name in existing_parts if equivalent_part(name) in kind_counts), "")
-    return f"{part} (it has {other}: `--parts '{part}{ALTERNATIVE_SEPARATOR}{other}'` accepts both)" if other else part
+    both = quote_shell_word(f"{part}{ALTERNATIVE_SEPARATOR}{other}")
+    return f"{part} (it has {other}: `--parts {both}` accepts both)" if other else part
 
 
 #: Extension of a file that may hold labels -> the format that reads it.

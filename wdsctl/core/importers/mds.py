@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from wdsctl.core.dataset.location import quote_shell_word
 from wdsctl.core.errors import DatasetError
 from wdsctl.core.importers.common.description import make_table_source
 from wdsctl.core.importers.common.files import resolve_reference
@@ -74,7 +75,7 @@ def column_decoder(column: str, encoding: str, index: str) -> ColumnDecoder:
     if extension == "pkl":
         raise DatasetError(
             f"the column {column!r} is pickled, and reading it could run code",
-            hint=f"pass `-O drop={column}` to skip the column",
+            hint=f"pass `-O {quote_shell_word(f'drop={column}')}` to skip the column",
             where=path_for_message(index),
             code="WDS234",
         )
@@ -82,7 +83,7 @@ def column_decoder(column: str, encoding: str, index: str) -> ColumnDecoder:
     if found is None:
         raise DatasetError(
             f"the column {column!r} has the unknown encoding {encoding!r}",
-            hint=f"pass `-O drop={column}` to skip the column",
+            hint=f"pass `-O {quote_shell_word(f'drop={column}')}` to skip the column",
             where=path_for_message(index),
             code="WDS234",
         )

@@ -53,7 +53,7 @@ from wdsctl.core.columns.spec import (
     load_column_function,
     parse_column_spec,
 )
-from wdsctl.core.dataset.location import DatasetLocation, data_folders
+from wdsctl.core.dataset.location import DatasetLocation, data_folders, quote_shell_word
 from wdsctl.core.dataset.lock import after_publication, check_lock_held
 from wdsctl.core.errors import Finding, StorageError, UsageError
 from wdsctl.core.files import remove_empty_folder, remove_file, remove_tree
@@ -468,12 +468,13 @@ def check_media_indexed(catalog: Catalog, spec: ColumnSpec) -> None:
     has_facts = catalog.has_media_facts
     settings = catalog.media_settings()
     reader = catalog.media_reader
+    flag = f"`--media {quote_shell_word(parts)}`"
     has_number = has_facts and any(reader.has_number(part, MEDIA_NUMBERS[number]) for part in spec.parts)
     if has_facts and not has_number:
         raise UsageError(
             f"no part {parts!r} has the number {number!r} in the media facts of the catalog",
             where=spec.text,
-            hint=f"choose another number, or pass `--media {parts}`: the facts are of `--media "
+            hint=f"choose another number, or pass {flag}: the facts are of `--media "
             f"{settings.selection if settings else ''}`",
             code="WDS312",
         )
@@ -481,7 +482,7 @@ def check_media_indexed(catalog: Catalog, spec: ColumnSpec) -> None:
         raise UsageError(
             "the catalog has no media facts yet",
             where=spec.text,
-            hint=f"pass `--media {parts}`, or `--media` for the facts of all media",
+            hint=f"pass {flag}, or `--media` for the facts of all media",
             code="WDS312",
         )
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from wdsctl.core.array_types import Uint64Array
 from wdsctl.core.catalog.splits import NO_SPLIT_LABEL, AssignmentHistory, SplitLabels
 from wdsctl.core.catalog.values import ShardRow
+from wdsctl.core.dataset.location import quote_shell_word
 from wdsctl.core.errors import UsageError
 from wdsctl.core.hashing import derive_seed, hash_values
 from wdsctl.core.split.assignment import NO_VALUE, AssignmentBuilder, LabelledShards, SplitProblem, merge_histories
@@ -297,7 +298,8 @@ def _check_stratum_count(builder: AssignmentBuilder, strata: Collection[int]) ->
         spec = builder.rule.stratify
         raise UsageError(
             f"{spec} has more than {MAX_STRATA:,} different values, the limit for strata",
-            hint=f"choose a value with fewer classes; or pass `--group-by {spec}` to keep equal values in one split",
+            hint=f"choose a value with fewer classes; or pass `--group-by {quote_shell_word(spec)}` to keep equal "
+            "values in one split",
         )
 
 

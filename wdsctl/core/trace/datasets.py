@@ -10,7 +10,7 @@ import numpy as np
 
 from wdsctl.core.array_types import Int64Array
 from wdsctl.core.catalog.splits import split_digest
-from wdsctl.core.dataset.location import DatasetLocation, locate
+from wdsctl.core.dataset.location import DatasetLocation, locate, quote_shell_word
 from wdsctl.core.errors import InputError, UsageError, WdsctlError
 from wdsctl.core.offsets.bounds import ShardEntry
 from wdsctl.core.opened.handle import OpenDataset
@@ -183,6 +183,6 @@ def _unavailable(facts: SourceFacts, error: WdsctlError) -> InputError:
     return InputError(
         f"cannot open a dataset of the trace: {error.message}",
         where=error.where or facts.root,
-        hint=f"if the dataset was moved, pass `--root {facts.root}=NEW`; otherwise: {error.hint}",
+        hint=f"if the dataset was moved, pass `--root {quote_shell_word(facts.root)}=NEW`; otherwise: {error.hint}",
         code="WDS543",
     )

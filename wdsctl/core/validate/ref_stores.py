@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from wdsctl.core.dataset.location import DatasetLocation, locate
+from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command
 from wdsctl.core.dataset.view_root import is_blend_file
 from wdsctl.core.errors import InputError
 from wdsctl.core.media.kinds import MEDIA_KINDS, part_kind
@@ -71,7 +71,7 @@ def open_ref_store(reference: str) -> RefStore:
         raise InputError(
             "the store has no catalog",
             where=location.display_path,
-            hint=f"create the catalog: `wdsctl prepare {location.display_path}`",
+            hint=f"create the catalog: {shell_command('prepare', location.display_path)}",
             code="WDS301",
         )
     return FolderRefStore(location.root)

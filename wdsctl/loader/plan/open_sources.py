@@ -11,7 +11,7 @@ from typing import NamedTuple
 from wdsctl.core.blend import Leaf
 from wdsctl.core.catalog.splits import SplitShard
 from wdsctl.core.dataset.config import DatasetConfig, parse_config, read_config_text
-from wdsctl.core.dataset.location import ENERGON_META_FOLDER, DatasetLocation, locate, shell_command_at
+from wdsctl.core.dataset.location import ENERGON_META_FOLDER, DatasetLocation, locate, shell_command, shell_command_at
 from wdsctl.core.dataset.polylithic import PolylithicFolder, find_polylithic_folder
 from wdsctl.core.dataset.view_root import locate_view
 from wdsctl.core.energon.meta import JSONL_INDEX_SUFFIX, find_meta_file
@@ -320,7 +320,7 @@ class SourceOpener:
             raise InputError(
                 f"the view {dataset.view!r} has no samples in {split}" if dataset.view else f"{split} has no samples",
                 where=location.catalog_path,
-                hint=f"run `wdsctl inspect {leaf.path}` to see the samples of each split",
+                hint=f"run {shell_command('inspect', leaf.path)} to see the samples of each split",
                 code="WDS211",
             )
         full_selection = SampleSelection(offsets, of_split) if dataset.view else selection

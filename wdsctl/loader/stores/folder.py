@@ -12,6 +12,7 @@ from stat import S_ISREG
 from typing import Any
 
 from wdsctl.core.catalog.browse import NamedPart
+from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.errors import SampleFailed, StorageError, translate_os_errors
 from wdsctl.core.media.facts import MediumFacts
 from wdsctl.core.storage.open import storage_for
@@ -87,7 +88,7 @@ class FolderStore(FileStore):
             raise StorageError(
                 f"the file has {size:,} bytes, but had {known.size:,} when the folder was indexed",
                 where=real_path,
-                hint=f"run `wdsctl index {self.path}`, or restore the file",
+                hint=f"run {shell_command('index', self.path)}, or restore the file",
                 code="WDS403",
             )
 

@@ -6,6 +6,7 @@ import os
 import threading
 
 from wdsctl.core.catalog.browse import NamedPart, NameLookup
+from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.errors import SampleFailed
 from wdsctl.core.media.facts import MediumFacts, Unreadable
 from wdsctl.loader.stores.store import StoreEntry
@@ -63,6 +64,6 @@ def no_facts_error(store: str, name: str) -> SampleFailed:
     return SampleFailed(
         f"the catalog has no media facts for {name!r}",
         where=f"store {store}, entry {name}",
-        hint=f"run `wdsctl index {store} --media` to read the headers of images, audio and video",
+        hint=f"run {shell_command('index', store, '--media')} to read the headers of images, audio and video",
         code="WDS553",
     )

@@ -12,7 +12,7 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from wdsctl.core.catalog.keyframe_file import KeyframeFile, open_keyframes
-from wdsctl.core.dataset.location import DatasetLocation, locate
+from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command
 from wdsctl.core.dataset.view_root import is_blend_file
 from wdsctl.core.errors import CatalogError, InputError, PermissionDenied, SampleFailed, StateMismatch, UsageError
 from wdsctl.core.media.facts import MediumFacts
@@ -193,14 +193,15 @@ def open_store(
         raise InputError(
             "the store at this URL has no catalog",
             where=where or redact_secrets(reference),
-            hint=f"run `wdsctl index {redact_secrets(reference)}` if the store has shards; for plain files, write "
-            f"{_REMOTE_FOLDER_PREFIX}{redact_secrets(reference)}",
+            hint=f"run {shell_command('index', redact_secrets(reference))} if the store has shards; for plain files, "
+            f"write {_REMOTE_FOLDER_PREFIX}{redact_secrets(reference)}",
         )
     if _has_shards(location.root) or not os.path.isdir(reference):
         raise InputError(
             "the store has shards but no catalog",
             where=where or reference,
-            hint=f"run `wdsctl prepare {reference}`; for a folder of plain files, write {FILESYSTEM_PREFIX}{reference}",
+            hint=f"run {shell_command('prepare', reference)}; for a folder of plain files, write "
+            f"{FILESYSTEM_PREFIX}{reference}",
             code="WDS301",
         )
     return _open_folder(location.root, decoder, where)

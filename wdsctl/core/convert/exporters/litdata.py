@@ -21,6 +21,7 @@ from typing import Any, BinaryIO, cast
 
 from wdsctl.core.convert.exporters import PartPresence, WrittenUnit
 from wdsctl.core.convert.exporters.spool import unstorable_part_error
+from wdsctl.core.dataset.location import quote_shell_word
 from wdsctl.core.errors import DatasetError, UsageError, translate_os_errors
 from wdsctl.core.files import fsync_path, write_text
 from wdsctl.core.importers.common.files import TEXT_PARTS, part_extension
@@ -83,7 +84,7 @@ class LitDataExporter:
             if name in (KEY_COLUMN, FILES_COLUMN, PARTS_COLUMN):
                 raise _part_error(name, "has a reserved name", "rename the part: `--rename-part OLD=NEW`")
             if chosen.get(name) in ("int", "float") and not is_in_all:
-                hint = f"omit `-O to.{chosen[name]}={name}`, or select samples that have it"
+                hint = f"omit `-O {quote_shell_word(f'to.{chosen[name]}={name}')}`, or select samples that have it"
                 raise _part_error(name, "is missing in some samples, and a number cannot be empty", hint)
             types[name] = chosen.get(name) or _litdata_type(name, is_in_all=is_in_all)
         if not all(parts.values()):
@@ -232,7 +233,9 @@ def _encode_value(key: str, name: str, data: bytes, kind: str) -> bytes:
         if kind == "json":
             raise _unreadable_error(key, name, f"is not JSON that LitData reads ({error})", "binary") from error
         why = f"is {text[:40]!r}, and not a{'n' if kind == 'int' else ''} {kind} in its shortest form"
-        raise unstorable_part_error(key, name, why, f"omit `-O to.{kind}={name}`: the part is then a text") from error
+        raise unstorable_part_error(
+            key, name, why, f"omit `-O {quote_shell_word(f'to.{kind}={name}')}`: the part is then a text"
+        ) from error
     return data
 
 
@@ -275,7 +278,9 @@ def _encode_float(text: str) -> bytes:
 
 
 def _unreadable_error(key: str, name: str, why: str, option: str) -> DatasetError:
-    return unstorable_part_error(key, name, why, f"pass `-O to.{option}={name}` to store the part as bytes")
+    return unstorable_part_error(
+        key, name, why, f"pass `-O {quote_shell_word(f'to.{option}={name}')}` to store the part as bytes"
+    )
 
 
 def _part_error(name: str, why: str, hint: str) -> DatasetError:

@@ -15,6 +15,7 @@ from typing import Any
 
 from wdsctl.core.convert.exporters import WrittenUnit
 from wdsctl.core.convert.exporters.spool import SampleSpool, unstorable_part_error
+from wdsctl.core.dataset.location import quote_shell_word
 from wdsctl.core.errors import translate_os_errors
 from wdsctl.core.files import fsync_path
 from wdsctl.core.importers.common import arrow
@@ -131,5 +132,5 @@ def _cell_value(key: str, name: str, data: bytes, kind: str) -> Any:
         return data.decode()
     except UnicodeDecodeError as error:
         raise unstorable_part_error(
-            key, name, "is not UTF-8", f"pass `-O binary={name}` to store the part as bytes"
+            key, name, "is not UTF-8", f"pass `-O {quote_shell_word(f'binary={name}')}` to store the part as bytes"
         ) from error

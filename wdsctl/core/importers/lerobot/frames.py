@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wdsctl.core.array_types import Int64Array
+from wdsctl.core.dataset.location import quote_shell_word
 from wdsctl.core.dataset.sequences import FLOATS, IMAGE, TEXT
 from wdsctl.core.errors import DatasetError
 from wdsctl.core.importers.common import arrow
@@ -168,7 +169,7 @@ def _wrong_column_error(feature: Feature, schema: Any, path: str) -> DatasetErro
         f"the column {feature.name!r} has the type {schema.field(feature.name).type}, but meta/info.json says "
         f"{feature.dtype} of shape {list(feature.shape)}",
         where=path_for_message(path),
-        hint=f"correct meta/info.json, or pass `-O drop={feature.name}`",
+        hint=f"correct meta/info.json, or pass `-O {quote_shell_word(f'drop={feature.name}')}`",
         code="WDS234",
     )
 

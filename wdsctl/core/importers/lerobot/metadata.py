@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from wdsctl.core.dataset.location import quote_shell_word
 from wdsctl.core.dataset.sequences import IMAGE, VALUE_DTYPES, VIDEO
 from wdsctl.core.errors import DatasetError, InputError, translate_os_errors
 from wdsctl.core.file_limits import iter_lines
@@ -168,7 +169,7 @@ def _read_feature(name: str, given: Mapping[str, Any], where: str) -> Feature:
         raise DatasetError(
             f"wdsctl does not read the feature {name!r}: it {reason}",
             where=path_for_message(where),
-            hint=f"pass `-O drop={name}` to leave the feature out",
+            hint=f"pass `-O {quote_shell_word(f'drop={name}')}` to leave the feature out",
             code="WDS234",
         )
     if not isinstance(shape, list) or not all(type(size) is int and size > 0 for size in shape):
