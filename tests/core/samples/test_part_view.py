@@ -75,3 +75,4 @@ def test_object_array_is_not_unpickled_and_truncated_one_has_no_range() -> None:
     assert inspect_data(npy(np.arange(100))[:-8]).array == ArrayFacts(dtype="int64", shape=(100,))
     assert array_facts(ByteRangeFile.from_bytes(b"\x93NUMPY\x01\x00\xff\xff{")) is None
     assert inspect_data(b"\x93NUMPY\x01\x00\xff\xff{").head_hex is not None
+    assert inspect_data(b"\x93NUMPY\x01\x00\x76\x00" + b"{" * 118).array is None

@@ -72,6 +72,7 @@ def test_decodable_content_gives_no_finding(check_part: CheckPart, name: str, da
         ("txt", b"\xff\xfe", "WDS145", "byte 0"),
         ("cls", b"seven", "WDS143", "not a whole number: b'seven'"),
         ("npy", an_array()[:-4], "WDS143", "declares 24 bytes"),
+        ("npy", b"\x93NUMPY\x01\x00\x76\x00" + b"{" * 118, "WDS143", "its header is damaged"),
         ("npz", flip_bit(arrays(), 60), "WDS143", "damaged"),
         ("pth", a_checkpoint().replace(b"ctorch", b"cos\nxx", 1), "WDS143", "damaged"),
         ("pth", make_malicious_checkpoint(), "WDS143", "never loads"),

@@ -7,8 +7,10 @@ unpickled: for an array of objects, only type and shape are known.
 from __future__ import annotations
 
 import io
+import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from tokenize import TokenError
+from typing import TYPE_CHECKING, BinaryIO
 
 from wdsctl.core.media.byte_range import ByteRangeFile
 
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
 
 MAX_ARRAY_BYTES = 64 << 20  # bytes; larger arrays are not read for their range
 NPY_HEADER_BYTES = 64 << 10
+
+#: What NumPy raises for an invalid header, a Python literal. It reads one of Python 2 as tokens.
+_HEADER_ERRORS = (SyntaxError, TypeError, EOFError, struct.error, OverflowError, RecursionError, TokenError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +43,6 @@ class ArrayFacts:
 def array_facts(source: ByteRangeFile, *, values: bool = True) -> ArrayFacts | None:
     """Return the facts of an .npy file, or None if its header is damaged. `values=False`: read the header only."""
     import numpy as np  # takes longer than the rest of `inspect`, which seldom meets an array
-    from numpy.lib import format as npy
 
     head = source.head or b""
     if len(head) < min(NPY_HEADER_BYTES, source.size):
@@ -46,10 +50,8 @@ def array_facts(source: ByteRangeFile, *, values: bool = True) -> ArrayFacts | N
         head = source.read(min(NPY_HEADER_BYTES, source.size)) or b""
     file = io.BytesIO(head)
     try:
-        version = npy.read_magic(file)
-        read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-        shape, _, dtype = read(file)
-    except (ValueError, EOFError, TypeError, SyntaxError):
+        shape, dtype = parse_npy_header(file)
+    except ValueError:
         return None
     facts = ArrayFacts(dtype=str(dtype), shape=tuple(int(side) for side in shape))
     count = int(np.prod(shape, dtype=object)) if shape else 1
@@ -61,6 +63,20 @@ def array_facts(source: ByteRangeFile, *, values: bool = True) -> ArrayFacts | N
     if len(data) < size:
         return facts
     return _with_statistics(facts, np.frombuffer(data, dtype))
+
+
+def parse_npy_header(file: BinaryIO) -> tuple[tuple[int, ...], np.dtype[np.generic]]:
+    """Parse the shape and type of an array. Raises ValueError. Source: numpy.lib.format."""
+    from numpy.lib import format as npy
+
+    try:
+        version = npy.read_magic(file)
+        if version not in ((1, 0), (2, 0), (3, 0)):
+            raise ValueError(f"unknown version {version}")
+        shape, _, dtype = (npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0)(file)
+    except _HEADER_ERRORS as error:
+        raise ValueError(str(error)) from error
+    return shape, dtype
 
 
 def _with_statistics(facts: ArrayFacts, numbers: np.ndarray) -> ArrayFacts:

@@ -16,6 +16,7 @@ from wdsctl.core.checkpoint.torch_file import PICKLE_ERRORS, UnsupportedPickle, 
 from wdsctl.core.json_text import JsonReader
 from wdsctl.core.media.byte_range import MAX_KEPT_PAGES
 from wdsctl.core.media.kinds import ARRAY_KINDS, MAX_DECODABLE_BYTES, MEDIA_KINDS, PartKind, part_kind
+from wdsctl.core.samples.array_facts import parse_npy_header
 from wdsctl.core.samples.stored_values import (
     RAW_IMAGE_EXTENSION,
     STORED_VALUE_ERRORS,
@@ -26,7 +27,6 @@ from wdsctl.core.validate.headers import (
     ReadShard,
     array_size_error,
     npy_error,
-    parse_npy_header,
     part_byte_range,
     read_part_header,
 )
@@ -187,7 +187,7 @@ def _arrays_error(archive: zipfile.ZipFile) -> str:
         data = archive.read(member)
         try:
             shape, dtype = parse_npy_header(file := io.BytesIO(data))
-        except (ValueError, SyntaxError, TypeError) as error:
+        except ValueError as error:
             return f"{member.filename}: its header is damaged: {error}"
         if defect := array_size_error(shape, dtype, len(data) - file.tell()):
             return f"{member.filename}: {defect}"

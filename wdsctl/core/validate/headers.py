@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import struct
 import zipfile
 from collections.abc import Callable, Mapping
 
@@ -16,13 +15,12 @@ from wdsctl.core.media.facts import MediumFacts, Unreadable
 from wdsctl.core.media.kinds import ARRAY_KINDS, MAX_DECODABLE_BYTES, MEDIA_KINDS, PartKind, part_kind
 from wdsctl.core.media.probe import HEADER_READ_BYTES, probe_media
 from wdsctl.core.media.sniff import SniffedContent, sniff
+from wdsctl.core.samples.array_facts import parse_npy_header
 from wdsctl.core.samples.evidence import FORMATS_BY_EXTENSION
 from wdsctl.core.zip_errors import HELD_ZIP_ERRORS
 
 ReadShard = Callable[[int, int], bytes]  # (offset in the shard, bytes) -> exactly these bytes
 CatalogFacts = Mapping[tuple[int, str], MediumFacts | Unreadable]  # by the sample's position and the part's name
-
-_NPY_ERRORS = (ValueError, SyntaxError, TypeError, EOFError, struct.error, OverflowError)
 
 
 def has_known_header(part: str) -> bool:
@@ -104,7 +102,7 @@ def npy_error(read: ReadShard, part: PartToCheck) -> str:
     head = io.BytesIO(read(part.offset, min(part.size, HEADER_READ_BYTES)))
     try:
         shape, dtype = parse_npy_header(head)
-    except _NPY_ERRORS as error:
+    except ValueError as error:
         return f"its header is damaged: {' '.join(str(error).split())[:120]}"
     return array_size_error(shape, dtype, part.size - head.tell())
 
@@ -121,16 +119,6 @@ def array_size_error(shape: tuple[int, ...], dtype: np.dtype[np.generic], data_b
         if expected == data_bytes
         else f"its header declares {expected:,} bytes of data, but there are {data_bytes:,}"
     )
-
-
-def parse_npy_header(file: io.BytesIO) -> tuple[tuple[int, ...], np.dtype[np.generic]]:
-    """Parse the shape and type of an array. Raises one of `_NPY_ERRORS`. Source: numpy.lib.format."""
-    version = np.lib.format.read_magic(file)
-    reader = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    if version not in ((1, 0), (2, 0), (3, 0)):
-        raise ValueError(f"unknown version {version}")
-    shape, _, dtype = reader(file)
-    return shape, dtype
 
 
 def _zip_error(read: ReadShard, part: PartToCheck, kind: PartKind) -> str:
