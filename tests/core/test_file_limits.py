@@ -21,7 +21,7 @@ from wdsctl.core.file_limits import (
     scale_limit,
     stream_limit,
 )
-from wdsctl.core.json_text import read_json
+from wdsctl.core.json_text import JsonReader, read_json
 
 
 def test_file_with_a_hole_is_refused_before_it_is_read(tmp_path: Path) -> None:
@@ -69,6 +69,8 @@ def test_json_whose_values_fill_the_memory_is_refused() -> None:
     for each in (text, text.encode(), bytearray(text, "ascii")):
         with pytest.raises(ValueError, match="MiB of memory"):
             read_json(each * 3)
+    with pytest.raises(ValueError, match="MiB of memory"):
+        JsonReader().read(text.encode() * 3)
     assert len(read_json('["' + "x" * (9 << 20) + '"]')[0]) == 9 << 20
 
 

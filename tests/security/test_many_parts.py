@@ -12,7 +12,9 @@ import pytest
 from tests.build import a_shard, an_archive
 from wdsctl.cli.main import main
 from wdsctl.core.index.index import index
+from wdsctl.core.json_text import JsonReader
 from wdsctl.core.repair.repair import RepairRequest, repair
+from wdsctl.core.validate.structure import line_defects
 from wdsctl.core.validate.validate import validate
 
 
@@ -61,3 +63,12 @@ def test_repair_takes_seconds_for_two_alternating_keys(tmp_path: Path) -> None:
 
     assert time.perf_counter() - start < 20
     assert report.repaired[0].fixes["duplicate keys renamed"] == 39_998
+
+
+def test_repeated_name_is_found_among_many_in_a_second() -> None:
+    names = ",".join(f'"{i}":0' for i in range(50_000))
+    start = time.perf_counter()
+
+    assert list(line_defects(f'{{{names},"49999":1}}'.encode(), JsonReader())) == ["WDS159"]
+
+    assert time.perf_counter() - start < 2

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
@@ -12,26 +13,51 @@ from wdsctl.core.file_limits import scale_limit
 
 MAX_JSON_MEMORY_BYTES = 512 << 20  # of the values of one text, without its strings
 _UNCOUNTED_BYTES = 8 << 20  # the values of shorter texts are not counted
+_MAX_DIGITS = 100  # of a whole number: products of some of them are still less than the largest float
+
+_DIGITS_TO_ZERO = bytes.maketrans(b"123456789", b"0" * 9)
+_LONG_NUMBER = b"0" * (_MAX_DIGITS + 1)
 
 
 def read_json(text: str | bytes | bytearray) -> Any:
-    """Call `json.loads`, and raise ValueError for any invalid text, and for one whose values take too much memory.
+    """Call `json.loads`, and raise ValueError for any invalid text, for one whose values take too much memory, and for
+    whole numbers of more than 100 digits, with which Python cannot calculate as with other numbers.
 
     Python raises RecursionError for values that are nested too deeply, which callers do not expect.
     """
-    if len(text) > _UNCOUNTED_BYTES and (taken := _estimate_memory(text)) > scale_limit(MAX_JSON_MEMORY_BYTES):
-        raise ValueError(f"its values would take {taken >> 20:,} MiB of memory")
+    return _read_checked(text, json.loads)
+
+
+def _read_checked(text: str | bytes | bytearray, loads: Callable[..., Any]) -> Any:
     try:
-        return json.loads(text)
+        if len(text) > _MAX_DIGITS:
+            data = _as_utf8(text)
+            if len(data) > _UNCOUNTED_BYTES and (taken := _estimate_memory(data)) > scale_limit(MAX_JSON_MEMORY_BYTES):
+                raise ValueError(f"its values would take {taken >> 20:,} MiB of memory")
+            if _LONG_NUMBER in data.translate(_DIGITS_TO_ZERO):  # a text may have as many digits
+                json.loads(data, parse_int=_check_digits)
+        return loads(text)
     except RecursionError as error:
         raise ValueError("the values are nested too deeply") from error
 
 
-def _estimate_memory(text: str | bytes | bytearray) -> int:
+def _as_utf8(text: str | bytes | bytearray) -> bytes | bytearray:
+    if not isinstance(text, str):
+        encoding = json.detect_encoding(text)
+        if encoding == "utf-8":
+            return text
+        text = text.decode(encoding, "surrogatepass")
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _estimate_memory(text: bytes | bytearray) -> int:
     """The most bytes that the lists, objects and numbers of a JSON text can take, without its strings."""
-    if isinstance(text, str):
-        return 240 * text.count("{") + 64 * text.count("[") + 40 * text.count(",")
     return 240 * text.count(b"{") + 64 * text.count(b"[") + 40 * text.count(b",")
+
+
+def _check_digits(number: str) -> None:
+    if len(number) > _MAX_DIGITS:
+        raise ValueError(f"a whole number has more than {_MAX_DIGITS} digits")
 
 
 def values_at_path(value: Any, path: str) -> Iterator[Any]:
@@ -124,7 +150,7 @@ _NON_FINITE = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float
 
 
 class JsonReader:
-    """`json.loads` of bytes, for one value after the other. Not thread-safe.
+    """`read_json` of bytes, for one value after the other. Not thread-safe.
 
     `oddities` maps a code to a message for the value read last: WDS158 for numbers that are not JSON, WDS159 for
     repeated names. Takes as long as `json.loads`.
@@ -135,8 +161,11 @@ class JsonReader:
         self._decoder = json.JSONDecoder(parse_constant=self._parse_constant, object_pairs_hook=self._parse_object)
 
     def read(self, data: bytes) -> Any:
-        """Return the value. Raises the errors of `json.loads`."""
+        """Return the value. Raises the errors of `read_json`."""
         self.oddities.clear()
+        return _read_checked(data, self._decode)
+
+    def _decode(self, data: bytes) -> Any:
         return self._decoder.decode(data.decode(json.detect_encoding(data), "surrogatepass"))
 
     def _parse_constant(self, name: str) -> float:
@@ -146,7 +175,6 @@ class JsonReader:
     def _parse_object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) < len(pairs):
-            names = [name for name, _ in pairs]
-            twice = next(name for name in names if names.count(name) > 1)
+            ((twice, _),) = Counter(name for name, _ in pairs).most_common(1)
             self.oddities.setdefault("WDS159", f"an object has the name {twice!r} more than once")
         return found

@@ -21,7 +21,7 @@ from wdsctl.core.validate.structure import check_jsonl_lines, line_defects
         (b'{"a": 1,}', "WDS123", "at character"),
         (b"{" * 3, "WDS123", "at character 1 of the line"),
         (b'{"a": ' * 100_000 + b"}" * 100_000, "WDS123", "nested too deep"),
-        (b'{"a": ' + b"9" * 5000 + b"}", "WDS123", "too many digits"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "WDS123", "more than 100 digits"),
         (b'{"a": "\xe9t\xe9"}', "WDS124", "at byte 7 of the line"),
     ],
 )

@@ -114,7 +114,7 @@ def test_function_for_raw_part_is_decode_raw() -> None:
         ("png", a_png()[:60], OSError),
         ("txt", b"\xff", UnicodeDecodeError),
         ("json", b"{", ValueError),
-        ("json", b"[" * 100_000, RecursionError),
+        ("json", b"[" * 100_000, ValueError),
         ("cls", b"cat", ValueError),
         ("npy", b"", ValueError),
         ("npz", b"PK", Exception),

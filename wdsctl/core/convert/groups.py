@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Any
@@ -10,6 +9,7 @@ from urllib.parse import quote
 
 from wdsctl.core.errors import DatasetError, UsageError
 from wdsctl.core.importers.protocol import DetailedSource, SampleListing, Source
+from wdsctl.core.json_text import read_json
 
 MAX_OUTPUT_DATASETS = 10_000
 _MAX_FOLDER_NAME_BYTES = 200
@@ -87,11 +87,10 @@ class SampleGrouper:
 
     def _parse(self, data: bytes) -> Any:
         try:
-            return json.loads(data)
-        except (ValueError, RecursionError) as error:
-            reason = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
+            return read_json(data)
+        except ValueError as error:
             raise DatasetError(
-                f"cannot read the group from the part {self._part}, which is not valid JSON: {reason}",
+                f"cannot read the group from the part {self._part}, which is not valid JSON: {error}",
                 hint="correct the part, or divide the samples by another value",
                 code="WDS145" if isinstance(error, UnicodeDecodeError) else "WDS144",
             ) from error

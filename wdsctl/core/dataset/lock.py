@@ -37,6 +37,7 @@ from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.directories import OpenFolder, open_folder
 from wdsctl.core.errors import CatalogError, InputError, translate_os_errors
 from wdsctl.core.files import create_in, link_in, open_in, remove_file, rmdir_in, touch_in, unlink_in
+from wdsctl.core.json_text import read_json
 from wdsctl.core.text import escape_unprintable
 from wdsctl.core.urls import redact_secrets
 
@@ -369,8 +370,8 @@ def _read_holder_in(folder: OpenFolder, name: str) -> LockHolder | None:
 def parse_holder(data: bytes) -> LockHolder:
     """Parse the JSON of a holder. One that is not valid has no host."""
     try:
-        holder = LockHolder(**json.loads(data))
-    except (ValueError, TypeError, RecursionError):
+        holder = LockHolder(**read_json(data))
+    except (ValueError, TypeError):
         return _UNREADABLE_HOLDER
     pid: object = holder.pid  # JSON may have any type here
     since: object = holder.since

@@ -7,7 +7,6 @@ Source: https://jsonlines.org (the format).
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -189,8 +188,8 @@ def is_object_per_line(path: str) -> bool:
     except (OSError, WdsctlError):
         return False
     try:
-        return len(lines) > 1 and lines[1].startswith(b"{") and isinstance(json.loads(lines[0]), dict)
-    except (ValueError, RecursionError):
+        return len(lines) > 1 and lines[1].startswith(b"{") and isinstance(read_json(lines[0]), dict)
+    except ValueError:
         return False
 
 

@@ -9,7 +9,6 @@ Source: https://docs.mosaicml.com/projects/streaming (dataset format, MDS encodi
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -121,7 +120,7 @@ def _decode_pil(data: bytes) -> dict[str, Any]:
 _SPECIAL_DECODERS: dict[str, ColumnDecoder] = {
     BY_CONTENT: bytes,
     "txt": bytes.decode,
-    "json": json.loads,
+    "json": read_json,
     "cls": lambda data: int(data.decode()),
     RAW_IMAGE_EXTENSION: _decode_pil,
 }

@@ -26,6 +26,7 @@ from wdsctl.core.errors import DatasetError, translate_os_errors
 from wdsctl.core.importers.common.folder_files import digest_of_folder
 from wdsctl.core.importers.protocol import FilePart, Part
 from wdsctl.core.importers.shards import shards_digest
+from wdsctl.core.json_text import read_json
 from wdsctl.core.offsets.key_index import open_key_index
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.opened.handle import OpenDataset
@@ -74,8 +75,8 @@ def parts_of_line(line: Mapping[str, Any]) -> list[Part]:
 def parse_json_part(data: bytes, part: str) -> dict[str, Any]:
     """Parse a part of a primary. Raises DatasetError WDS343 if it is not a JSON object."""
     try:
-        value = json.loads(data)
-    except (ValueError, RecursionError) as error:
+        value = read_json(data)
+    except ValueError as error:
         raise foreign_primary_error(f"the part {part} is not JSON") from error
     if not isinstance(value, dict):
         raise missing_object_error(part)

@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from wdsctl.core.json_text import read_json
 from wdsctl.core.media.kinds import USUAL_EXTENSION, MediaType
 
 SniffedFormat = tuple[MediaType, str]
@@ -359,13 +360,13 @@ def _text_content(text: str, *, is_whole: bool) -> SniffedContent:
 def _is_json(text: str, *, is_whole: bool) -> bool:
     """Whether the text is JSON. If the head cuts the text off, whether parsing fails only at the cut."""
     try:
-        json.loads(text)
+        read_json(text)
     except json.JSONDecodeError as error:
         if is_whole:
             return False
         # The parser reports the start of an unterminated string; else a position at most a token before the end.
         return error.msg.startswith("Unterminated string") or error.pos >= len(text) - 12
-    except (ValueError, RecursionError):
+    except ValueError:
         return False  # an integer of more digits than Python reads, or nesting deeper than its stack
     return True
 

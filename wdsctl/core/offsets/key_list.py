@@ -4,7 +4,6 @@ looks up millions of keys.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -18,6 +17,7 @@ from wdsctl.core.array_types import Int64Array
 from wdsctl.core.dataset.shard_names import is_jsonl_name
 from wdsctl.core.errors import DatasetError, InputError, translate_os_errors
 from wdsctl.core.file_limits import MAX_INDEX_BYTES, iter_lines, read_whole
+from wdsctl.core.json_text import read_json
 from wdsctl.core.offsets.key_table import DuplicateKey, KeyColumns, KeyTable, are_equal, hash_keys
 from wdsctl.core.safe_open import open_below, open_file_beneath
 from wdsctl.core.storage.source_files import forget_listings, open_file
@@ -178,9 +178,9 @@ def _opened(path: str, folder: str) -> Iterator[BinaryIO]:
 
 def _from_json(line: bytes, path: str, number: int) -> SampleSelector:
     try:
-        value = json.loads(line)
+        value = read_json(line)
         key, shard, position = value["key"], value.get("shard"), value.get("position")
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise _unusable(path, number) from error
     is_position = position is None or (type(position) is int and shard is not None)
     if not (isinstance(key, str) and isinstance(shard, str | None) and is_position):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import codecs
-import json
 from collections.abc import Iterator
 
+from wdsctl.core.json_text import read_json
 from wdsctl.core.repair.fixes import Fixes
 from wdsctl.core.shards.tar_members import ReadBytes
 
@@ -74,8 +74,8 @@ def _repair_line(line: bytes, fixes: Fixes, encoding: str) -> bytes | None:
             fixes.add("non-UTF-8 lines removed")
             return None
     try:
-        is_object = isinstance(json.loads(text), dict)
-    except (ValueError, RecursionError):
+        is_object = isinstance(read_json(text), dict)
+    except ValueError:
         is_object = False
     if not is_object:
         fixes.add("lines without a JSON object removed")

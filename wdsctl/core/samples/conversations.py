@@ -9,12 +9,12 @@ decoded media, importers and `validate` only count them.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from wdsctl.core.errors import DatasetError, WdsctlError
+from wdsctl.core.json_text import read_json
 from wdsctl.core.samples.types import ANSWERS_NAMES, QUESTION_NAMES
 from wdsctl.core.text import pluralize, short_repr
 
@@ -137,8 +137,8 @@ def read_json_text(raw: Any) -> Any:
     if not isinstance(raw, str | bytes | bytearray | memoryview):
         return raw
     try:
-        return json.loads(bytes(raw) if isinstance(raw, memoryview) else raw)
-    except (ValueError, RecursionError) as error:
+        return read_json(bytes(raw) if isinstance(raw, memoryview) else raw)
+    except ValueError as error:
         raise conversation_error(
             f"it is not JSON: {error}", "map `messages` to a JSON part, or to a key of one"
         ) from error
@@ -316,8 +316,8 @@ def place_media(messages: list[dict[str, Any]], media: Mapping[Modality, Sequenc
 def _read_calls(value: Any, where: str) -> list[dict[str, Any]]:
     """ShareGPT's function_call: JSON text of one call or several, as `tool_calls`."""
     try:
-        calls = json.loads(value) if isinstance(value, str) else value
-    except (ValueError, RecursionError):
+        calls = read_json(value) if isinstance(value, str) else value
+    except ValueError:
         calls = None
     calls = calls if isinstance(calls, list) else [calls]
     if not calls or not all(isinstance(call, Mapping) and isinstance(call.get("name"), str) for call in calls):
@@ -332,8 +332,8 @@ def read_tools(tools: Any) -> Any:
     if not isinstance(tools, str):
         return tools
     try:
-        return json.loads(tools)
-    except (ValueError, RecursionError) as error:
+        return read_json(tools)
+    except ValueError as error:
         raise conversation_error(f"tools: not JSON: {error}", "write the tools as a list, or as JSON text") from error
 
 

@@ -9,12 +9,12 @@ Sources: https://huggingface.co/datasets/HuggingFaceM4/OBELICS, https://github.c
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from wdsctl.core.errors import DatasetError, WdsctlError
+from wdsctl.core.json_text import read_json
 from wdsctl.core.text import natural_sort_key, pluralize, short_repr
 
 #: Keys of an object under which a list of items is, the likeliest first.
@@ -262,8 +262,8 @@ def _read_json_text(raw: Any) -> Any:
     if not isinstance(raw, str | bytes | bytearray | memoryview):
         return raw
     try:
-        return json.loads(bytes(raw) if isinstance(raw, memoryview) else raw)
-    except (ValueError, RecursionError) as error:
+        return read_json(bytes(raw) if isinstance(raw, memoryview) else raw)
+    except ValueError as error:
         raise document_error(f"it is not JSON: {error}", "map `sequence` to a JSON part") from error
 
 

@@ -5,7 +5,6 @@ The functions read no files: the caller gathers the evidence and decides how muc
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wdsctl.core.errors import DatasetError
+from wdsctl.core.json_text import read_json
 from wdsctl.core.media.kinds import FORMAT_BY_EXTENSION, decoder_package, has_reader
 from wdsctl.core.media.sniff import SniffedContent, sniff
 from wdsctl.core.samples.conversations import is_conversation, normalize_conversation
@@ -372,8 +372,8 @@ def _json_key_facts(objects: Sequence[dict[str, Any]], share: float) -> tuple[Js
 
 def _parse_json(head: bytes) -> Any:
     try:
-        return json.loads(head)
-    except (ValueError, RecursionError):
+        return read_json(head)
+    except ValueError:
         return None
 
 

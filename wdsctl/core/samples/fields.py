@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import TYPE_CHECKING, Any
 
 from wdsctl.core.errors import DatasetError
+from wdsctl.core.json_text import read_json
 from wdsctl.core.media.kinds import FORMAT_BY_EXTENSION
 from wdsctl.core.samples.field_path import EVERY_ITEM, FieldPath, PartAccess, PathStep, format_step
 from wdsctl.core.samples.types import MEDIA_LIST_KINDS
@@ -172,8 +172,8 @@ def _part_as_json(part: str, value: Any, decoded: dict[str, Any]) -> Any:
     if part not in decoded:
         text = bytes(value) if isinstance(value, memoryview) else value
         try:
-            decoded[part] = json.loads(text)
-        except (ValueError, TypeError, RecursionError) as error:
+            decoded[part] = read_json(text)
+        except (ValueError, TypeError) as error:
             raise DatasetError(
                 f"part {part} is not JSON: {error}",
                 hint="map the whole part, without [...], or correct the part",

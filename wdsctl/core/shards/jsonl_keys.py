@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -10,6 +9,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from wdsctl.core.json_text import read_json
 
 _DIGITS = 4  # last digits, which come from a table; numbers that are copied together share the others
 _TABLE_NUMBERS = 10**_DIGITS
@@ -92,8 +93,8 @@ def read_key_field(line: bytes, field: str) -> str | None:
     Also returns None if the line is not JSON, or the text is empty or unsafe as a key (`_is_storable`).
     """
     try:
-        value: Any = json.loads(line)
-    except (ValueError, RecursionError):
+        value: Any = read_json(line)
+    except ValueError:
         return None
     for name in field.split("."):
         if not isinstance(value, dict) or name not in value:

@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wdsctl.core.array_types import Int64Array
+from wdsctl.core.json_text import read_json
 from wdsctl.core.shards.jsonl_findings import JsonlFindings
 from wdsctl.core.shards.jsonl_keys import LINE_NUMBER_KEYS, JsonlKeyRule, build_numbered_keys, read_key_field
 from wdsctl.core.shards.shard_scan import ShardScan, ShardStatus
@@ -294,12 +295,12 @@ def _drop_blank_lines(
 def is_truncated_json(line: bytes) -> bool:
     """Whether JSON parsing fails at the end of the line, and not before it."""
     try:
-        json.loads(line)
+        read_json(line)
     except UnicodeDecodeError as error:
         return error.reason == "unexpected end of data"
     except json.JSONDecodeError as error:
         return error.msg.startswith("Unterminated string") or error.pos >= len(error.doc.rstrip()) - _NEAR_END
-    except (ValueError, RecursionError):
+    except ValueError:
         return False  # an integer of more digits than Python reads, or nesting deeper than its stack
     return False
 

@@ -30,6 +30,7 @@ from wdsctl.core.columns.column_file import ColumnFile, find_column
 from wdsctl.core.errors import DatasetError, PermissionDenied, StorageDown, StorageError, UsageError
 from wdsctl.core.job_results import EncodedResult, ResultFolder
 from wdsctl.core.jobs import UnitSize, make_executor, run_units
+from wdsctl.core.json_text import read_json
 from wdsctl.core.offsets.read import Offsets, open_cached_offsets
 from wdsctl.core.samples.field_path import EVERY_ITEM, PathStep, parse_field_path
 from wdsctl.core.shards.read_parts import BLOCK_BYTES, IndexedShard, PartRange, read_blocks, read_parts
@@ -83,11 +84,11 @@ class ValueSpec:
             except UnicodeDecodeError:
                 return _value_from_bytes([data])
         try:
-            value = _follow_steps(json.loads(data.decode("utf-8-sig")), steps)
+            value = _follow_steps(read_json(data.decode("utf-8-sig")), steps)
             if value is None or isinstance(value, str):
                 return value
             return str(value) if type(value) is int else json.dumps(value, sort_keys=True, ensure_ascii=False)
-        except (ValueError, LookupError, TypeError, RecursionError):
+        except (ValueError, LookupError, TypeError):
             return None
 
 

@@ -5,7 +5,6 @@ The request and dataset.yaml define which fields refer to which stores.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
@@ -77,8 +76,8 @@ def check_refs(
         if not can_hold_refs(part.part) or not 0 < part.size <= MAX_DECODABLE_BYTES:
             continue
         try:
-            value = json.loads(read(part.offset, part.size))
-        except (ValueError, RecursionError):
+            value = read_json(read(part.offset, part.size))
+        except ValueError:
             continue
         for rule in rules:
             for name in values_at_path(value, rule.field):

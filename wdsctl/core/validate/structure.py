@@ -311,10 +311,8 @@ def line_defects(line: bytes, reader: JsonReader) -> dict[str, str]:
         return {"WDS124": f"the line is not UTF-8: {error.reason} at byte {error.start:,} of the line"}
     except json.JSONDecodeError as error:
         return {"WDS123": f"the line does not parse: {error.msg}, at character {error.pos:,} of the line"}
-    except RecursionError:
-        return {"WDS123": "the line does not parse: it has objects nested too deep"}
-    except ValueError:  # an integer with more digits than Python parses
-        return {"WDS123": "the line does not parse: it has a number with too many digits"}
+    except ValueError as error:
+        return {"WDS123": f"the line does not parse: {error}"}
     if not isinstance(value, dict):
         return {"WDS121": "the line is not a JSON object"}
     return dict(reader.oddities)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import io
-import json
 import pickle
 import struct
 import tokenize
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from wdsctl.core.json_text import read_json
 from wdsctl.core.media.kinds import EXTENSIONS_BY_KIND, FORMAT_BY_EXTENSION
 from wdsctl.core.samples.packed_json import parse_packed_json
 from wdsctl.core.samples.stored_values import (
@@ -56,11 +56,11 @@ def decode_text(data: bytes) -> str:
 
 
 def decode_json(data: bytes) -> Any:
-    return json.loads(data)
+    return read_json(data)
 
 
 def decode_jsonl(data: bytes) -> list[Any]:
-    return [json.loads(line) for line in data.splitlines() if line.strip()]
+    return [read_json(line) for line in data.splitlines() if line.strip()]
 
 
 def decode_integer(data: bytes) -> int:

@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 from wdsctl.core.errors import LoaderError, StateMismatch
+from wdsctl.core.json_text import read_json
 from wdsctl.core.text import short_repr
 from wdsctl.loader import distributed
 from wdsctl.loader.loader import Loader
@@ -97,8 +98,8 @@ def _states_in(saved: Any) -> Any:
     """The states in a value of `WholeJob.state_dict`. Raises StateMismatch WDS502 for any other value."""
     text = saved.get("states") if isinstance(saved, Mapping) else None
     try:
-        return json.loads(text)  # type: ignore[arg-type] # a TypeError is handled
-    except (TypeError, ValueError, RecursionError) as error:
+        return read_json(text)  # type: ignore[arg-type] # a TypeError is handled
+    except (TypeError, ValueError) as error:
         raise StateMismatch(
             f"the value is not the state of a job of a wdsctl loader: {short_repr(saved)}",
             hint="pass what WholeJob.state_dict() returned; a trainer that numbers its states needs the same order of "

@@ -6,7 +6,6 @@ without a cooker.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +16,7 @@ from wdsctl.core.dataset.location import locate
 from wdsctl.core.dataset.polylithic import REFERENCES_PART, PolylithicFolder
 from wdsctl.core.errors import SampleFailed, WdsctlError
 from wdsctl.core.importers.references import parts_of_line
+from wdsctl.core.json_text import read_json
 from wdsctl.core.samples.types import CRUDE
 from wdsctl.loader.decoding.decoder import SampleDecoder
 from wdsctl.loader.reading.decode_functions import DecodeFunctions
@@ -129,11 +129,11 @@ class CompletedSource(SplitSource):
         own = {name: data for name, data in crude.items() if name not in BASE_FIELDS}
         holder = "json" if self._is_jsonl else REFERENCES_PART
         try:
-            content = json.loads(bytes(own.pop(holder)))
+            content = read_json(bytes(own.pop(holder)))
             references = content["media"] if self._is_jsonl else content
             if not all(isinstance(entry, str) for entry in references.values()):
                 raise TypeError("an entry is not a string")
-        except (KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        except (KeyError, ValueError, TypeError, AttributeError) as error:
             raise SampleFailed(
                 f"the part {holder} has no valid list of the sample's media: {error}",
                 hint="convert the original dataset again with `--layout polylithic`",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,13 +10,14 @@ import torch
 
 from wdsctl.core.dataset.sequences import FLOATS
 from wdsctl.core.errors import SampleFailed
+from wdsctl.core.json_text import read_json
 
 
 def parse_line(data: bytes) -> dict[str, Any]:
     """The object of a line. Raises SampleFailed."""
     try:
-        value = json.loads(data)
-    except (ValueError, RecursionError) as error:
+        value = read_json(data)
+    except ValueError as error:
         raise SampleFailed(f"the line is not valid JSON: {error}", hint=_HINT) from error
     if not isinstance(value, dict):
         raise SampleFailed("the line is not an object", hint=_HINT)

@@ -6,7 +6,6 @@ texts as strings, JSON as values. A JSON part that would not keep its bytes is w
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -17,6 +16,7 @@ from wdsctl.core.importers.common.files import part_extension
 from wdsctl.core.importers.common.samples import FILES_COLUMN
 from wdsctl.core.importers.common.values import check_format_options, encode_json
 from wdsctl.core.importers.protocol import FilePart, Options, Part
+from wdsctl.core.json_text import read_json
 from wdsctl.core.samples.naming import DEFAULT_TEMPLATE, KEY_COLUMN
 
 _SAMPLES_FILE = "samples.jsonl"
@@ -64,8 +64,8 @@ def _inline_value(part: Part | FilePart) -> Any:
     try:
         if part_extension(part.name) != "json":
             return data.decode()
-        value = json.loads(data)
+        value = read_json(data)
         is_same = not isinstance(value, str) and encode_json(value) == data
-    except (ValueError, RecursionError):
+    except ValueError:
         return None
     return value if is_same else None

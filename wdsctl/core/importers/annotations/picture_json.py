@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -36,8 +35,8 @@ def find_picture_json(path: str, what: str, keys: Sequence[bytes], is_one: Calla
 
 def _parse(data: bytes) -> Any:
     try:
-        return json.loads(data)
-    except (ValueError, RecursionError):
+        return read_json(data)
+    except ValueError:
         return None
 
 

@@ -7,7 +7,6 @@ Source: https://arrow.apache.org/docs/format/Columnar.html (types), https://www.
 
 from __future__ import annotations
 
-import json
 import struct
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,6 +19,7 @@ from wdsctl.core.extras import missing_package_error
 from wdsctl.core.file_limits import ROW_BYTES
 from wdsctl.core.importers.common import arrow_checks, parquet_pages
 from wdsctl.core.importers.common.arrow_messages import CheckedMessages
+from wdsctl.core.json_text import read_json
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message
 from wdsctl.core.urls import is_url
@@ -156,8 +156,8 @@ def _value_type(kind: Any) -> Any:
 def label_names(schema: Any) -> dict[str, list[str]]:
     """Column -> names of its labels, from the description of features that Hugging Face datasets add to a schema."""
     try:
-        features = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))["info"]["features"]
-    except (ValueError, KeyError, TypeError, RecursionError):
+        features = read_json((schema.metadata or {}).get(b"huggingface", b"{}"))["info"]["features"]
+    except (ValueError, KeyError, TypeError):
         return {}
     return labels_of_features(features)
 

@@ -4,7 +4,6 @@ these are rows: `{"7": {"image": ...}, "8": ...}`, or `{"7.jpg": "a cat", ...}`.
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -203,8 +202,8 @@ def begins_with_list(path: str) -> bool:
         return False
     line, _, rest = head.partition(b"\n")
     try:
-        json.loads(line)
-    except (ValueError, RecursionError):
+        read_json(line)
+    except ValueError:
         return True
     return not rest.strip()
 

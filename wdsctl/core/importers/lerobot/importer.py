@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 
 from wdsctl.core.dataset.location import shell_command
@@ -10,6 +9,7 @@ from wdsctl.core.dataset.sequences import IMAGE, TEXT, VIDEO
 from wdsctl.core.errors import UsageError, WdsctlError
 from wdsctl.core.importers.lerobot.metadata import INFO_FILE, RobotDataset
 from wdsctl.core.importers.protocol import FieldUse, FormatMatch, Options, Source
+from wdsctl.core.json_text import read_json
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message
 
@@ -27,8 +27,8 @@ class LeRobotImporter:
         if not source_files.is_file(info):
             return None
         try:
-            content = json.loads(source_files.read_start(info, _MAX_INFO_BYTES))
-        except (OSError, WdsctlError, ValueError, RecursionError):
+            content = read_json(source_files.read_start(info, _MAX_INFO_BYTES))
+        except (OSError, WdsctlError, ValueError):
             return None
         if not isinstance(content, dict) or not {"codebase_version", "features"} <= content.keys():
             return None
