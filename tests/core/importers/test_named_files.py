@@ -194,6 +194,18 @@ def test_template_joins_rows_and_files(tmp_path: Path, form: str) -> None:
     assert [set(parts) for parts in read_samples(f"{root}/list.{form}", alone).values()] == [{"json"}] * 8
 
 
+def test_template_keeps_all_digits_of_a_number(tmp_path: Path) -> None:
+    numbers = [2**53, 2**53 + 1]  # one float stands for both
+    rows = [{"n": number, "text": "t"} for number in numbers]
+    root = a_folder(
+        tmp_path, {"list.csv": encode_table(rows, "csv"), **{f"a/{n:020}.jpg": picture(n % 2) for n in numbers}}
+    )
+
+    found = read_samples(f"{root}/list.csv", {"files": "a/{n:020}.jpg"})
+
+    assert pairs_of(found, "n") == {picture(n % 2): str(n) for n in numbers}
+
+
 def read_as(form: str) -> str:
     return "csv" if form == "tsv" else form
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from itertools import islice, product
 from typing import Any, NamedTuple
 
@@ -100,10 +101,11 @@ def _format(column: str, value: Any, width: int, values: Mapping[str, Any], wher
 
 def _whole_number(value: Any) -> int | None:
     try:
-        number = float(value)
-    except (TypeError, ValueError):
+        number = Decimal(str(value))  # a float has no more than 16 digits
+    except (ValueError, ArithmeticError):
         return None
-    return int(number) if number == number // 1 and not isinstance(value, bool) else None
+    is_whole = number.is_finite() and number.adjusted() < _MAX_DIGITS and number == number.to_integral_value()
+    return int(number) if is_whole else None
 
 
 class FoundTemplate(NamedTuple):
