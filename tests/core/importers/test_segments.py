@@ -229,6 +229,8 @@ def test_ranges_outside_of_the_files_stop(tmp_path: Path, capsys: pytest.Capture
         ((True, 1.0), "not a time"),
         (([1], 1.0), "not a time"),
         (("1e999", 1.0), "not a time"),
+        ((f"{'9' * 5000}:00:00", 1.0), "not a time"),
+        ((f"{'9' * 400}:00:00", 1.0), "not a time"),
     ],
 )
 def test_row_without_a_part_is_refused(tmp_path: Path, row: Any, words: str) -> None:

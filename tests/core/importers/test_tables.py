@@ -208,10 +208,10 @@ def test_split_tables_are_preferred_over_table_of_all_rows(tmp_path: Path) -> No
         "fr/dev.tsv, fr/train.tsv, fr/validated.tsv name the folder's files"
     )
     assert description_findings(root) == [("WDS239", "warning", 1)]
-    a_folder(tmp_path / "raw", {"fr/clips/2.mp3": b"2", "fr/clips/3.mp3": b"3"})
+    a_folder(tmp_path / "raw", {"fr/clips/2.mp3": b"2", "fr/clips/3.mp3": b"3", "fr/clips/\udcff.mp3": b"4"})
     a_folder(tmp_path / "raw", {"fr/validated.tsv": b"path\ttext\n0.mp3\t0\n2.mp3\t2\n"})
-    # 2.mp3 is in a table that is left out; nothing names 3.mp3.
-    assert description_findings(root) == [("WDS239", "warning", 1), ("WDS239", "warning", 1), ("WDS239", "error", 1)]
+    # 2.mp3 is in a table that is left out; nothing names the others.
+    assert description_findings(root) == [("WDS239", "warning", 1), ("WDS239", "warning", 1), ("WDS239", "error", 2)]
     assert convert([root], str(tmp_path / "made")).datasets[0].splits == {"train": 1, "val": 1}
 
 

@@ -65,7 +65,7 @@ def sibling_findings(tables: Iterable[str]) -> Iterator[Finding]:
 
 def media_of_other_tables(root: str, others: Sequence[str], unnamed: Iterable[str]) -> list[str]:
     """The media of these whose names are in cells of the other tables. Cost: reads the tables."""
-    media = {os.path.basename(path).encode(): path for path in unnamed if media_type_of(path)}
+    media = {os.fsencode(os.path.basename(path)): path for path in unnamed if media_type_of(path)}
     found: list[str] = []
     for table in others:
         with suppress(OSError, WdsctlError), open_text_file(os.path.join(root, table)) as file:

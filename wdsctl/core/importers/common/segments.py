@@ -48,7 +48,7 @@ _EMPTY_WORDS = frozenset(
 )
 _UNIT_WORDS = _FRAME_WORDS | _MILLISECOND_WORDS | {"sample", "samples", "us", "ns"}
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
-_CLOCK = re.compile(r"\s*(?:(\d+):)?(\d{1,2}):(\d{1,2}(?:[.,]\d+)?)\s*")
+_CLOCK = re.compile(r"\s*(?:(\d{1,9}):)?(\d{1,2}):(\d{1,2}(?:[.,]\d+)?)\s*")
 
 #: A video that was cut begins and ends at keyframes: by how much its length may differ from the range.
 _CUT_SHARE, _CUT_S, _MAX_CUT_SHARE = 0.1, 1.0, 0.25
