@@ -51,6 +51,11 @@ FILES = {
 }
 
 
+def test_huge_description_of_samples_is_not_read(tmp_path: Path) -> None:
+    plain = form(1, 16)[8:]
+    assert not can_cut(a_file(tmp_path, riff(chunk(b"fmt ", plain + bytes(1 << 16)), chunk(b"data", SAMPLES))))
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_cut_has_the_bytes_between_start_and_end(tmp_path: Path, name: str) -> None:
     file = a_file(tmp_path, FILES[name])

@@ -76,7 +76,7 @@ def _read_wave(path: str, size: int, root: str) -> _Wave | None:
         at, form = 12, b""
         for _ in range(_MAX_CHUNKS):
             name, length = struct.unpack("<4sI", read(at, 8))
-            if name == b"fmt ":
+            if name == b"fmt " and length < _HEAD_BYTES:
                 form = read(at, 8 + length + length % 2)
             if name == b"data":
                 break
