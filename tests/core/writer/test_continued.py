@@ -147,6 +147,17 @@ def test_ranks_without_any_sample_are_refused(tmp_path: Path) -> None:
     assert error.value.code == "WDS119"
 
 
+def test_other_settings_are_shown_in_a_line(tmp_path: Path) -> None:
+    wdsctl.from_iterable([{"text": "a"}], tmp_path / "out", sample_type="TextSample", workers=1)
+    settings = tmp_path / "out" / ".wdsctl" / "writer" / "settings.json"
+    settings.write_text(settings.read_text().replace("TextSample", "x" * 10_000))
+
+    with pytest.raises(UsageError, match="began with sample_type='xxx") as error:
+        wdsctl.from_iterable([{"text": "a"}], tmp_path / "out", sample_type="TextSample", workers=1)
+
+    assert len(error.value.message) < 200
+
+
 @pytest.mark.parametrize("name", ["settings.json", "rank-0.json"])
 @pytest.mark.parametrize("text", ["", "[]", '{"fields": 3}', "{" * 100_000])
 def test_damaged_state_is_refused(tmp_path: Path, name: str, text: str) -> None:

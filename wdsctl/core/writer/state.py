@@ -86,8 +86,8 @@ class WriterFolder:
         for name in dict.fromkeys((*settings, *before)):
             if before.get(name) != settings.get(name):
                 raise UsageError(
-                    f"the writer of this dataset began with {name}={before.get(name)!r}, now it is "
-                    f"{settings.get(name)!r}",
+                    f"the writer of this dataset began with {name[:60]}="
+                    f"{short_repr(before.get(name))}, now it is {short_repr(settings.get(name))}",
                     where=self.location.display_path,
                     hint="pass the same options to continue it, or choose another DEST",
                     code="WDS264",
