@@ -16,7 +16,10 @@ from wdsctl.core.convert.request import ConvertRequest
 from wdsctl.core.dataset.config import load_config
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import InputError, UsageError
+from wdsctl.core.importers.protocol import FilePart
 from wdsctl.core.index.request import IndexRequest, MediaRequest
+from wdsctl.core.index.write_dataset_yaml import SampleTypeRequest
+from wdsctl.core.prepare.polylithic import resolve_polylithic_config
 from wdsctl.core.prepare.prepare import PrepareReport, prepare
 from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.samples.detect import Detection
@@ -67,6 +70,23 @@ def test_shared_files_are_stored_once_by_default_and_reported(tmp_path: Path) ->
     assert split_sizes(tmp_path / "d" / "primary") == {"train": 16, "val": 4}
     assert '"val"' in (tmp_path / "d" / "blend.yaml").read_text()
     assert "VQASample" in (tmp_path / "d" / "cook.py").read_text()
+
+
+@pytest.mark.usefixtures("low_repeat_threshold")
+def test_type_is_detected_from_the_first_bytes_of_large_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = questions(tmp_path / "a")
+    (tmp_path / "a" / "0.png").write_bytes(an_image("PNG") + bytes(1 << 20))
+    run(source, tmp_path / "d")
+    monkeypatch.setattr("wdsctl.core.importers.polylithic.LARGE_PART_BYTES", 1000)
+    read_all = vars(FilePart)["data"].fget
+    monkeypatch.setattr(FilePart, "data", property(lambda part: part.size < 1000 and read_all(part)))
+
+    detection, _, _ = resolve_polylithic_config(
+        str(tmp_path / "d"), 20, SampleTypeRequest("VQASample"), accept_type=True
+    )
+
+    assert detection is not None
+    assert detection.sample_type == "VQASample"
 
 
 @pytest.mark.usefixtures("low_repeat_threshold")

@@ -13,6 +13,7 @@ from wdsctl.core.dataset.location import locate
 from wdsctl.core.dataset.polylithic import MONOLITHIC_CONFIG_FILE, read_marker
 from wdsctl.core.errors import InputError
 from wdsctl.core.importers.polylithic import IMPORTER
+from wdsctl.core.importers.protocol import FilePart
 from wdsctl.core.index.write_dataset_yaml import (
     EVIDENCE_HEAD_BYTES,
     EVIDENCE_SAMPLES,
@@ -68,9 +69,12 @@ def _collect_evidence(folder: str, samples: int) -> Evidence:
     with IMPORTER.open(folder, {}) as source:
         for index in sorted(set(np.linspace(0, samples - 1, EVIDENCE_SAMPLES).astype(int).tolist())):
             for part in source.read_selected(index, heads.__contains__):
-                data = part.data
-                is_json = len(data) <= MAX_WHOLE_JSON_BYTES and data.lstrip()[:1] in (b"{", b"[")
-                heads[part.name].append((data if is_json else data[:EVIDENCE_HEAD_BYTES], len(data)))
+                if isinstance(part, FilePart):
+                    size, head = part.size, next(part.chunks(EVIDENCE_HEAD_BYTES), b"")
+                else:
+                    size, head = len(part.data), part.data[:EVIDENCE_HEAD_BYTES]
+                is_json = size <= MAX_WHOLE_JSON_BYTES and head.lstrip()[:1] in (b"{", b"[")
+                heads[part.name].append((part.data if is_json else head, size))
     parts = (
         PartEvidence(name, count, tuple(head for head, _ in heads[name]), tuple(size for _, size in heads[name]))
         for name, count in counts.items()
