@@ -14,7 +14,7 @@ from wdsctl import Dataset
 from wdsctl.core import importers
 from wdsctl.core.convert.convert import convert
 from wdsctl.core.errors import DatasetError
-from wdsctl.core.importers.annotations.voc import parse_xml
+from wdsctl.core.importers.annotations.xml_text import parse_xml
 
 
 def an_annotation(*objects: tuple[str, str, str, str, str]) -> bytes:

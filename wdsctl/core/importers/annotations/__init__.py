@@ -1,7 +1,8 @@
-"""Importers of media with annotation files beside them: `coco`, `yolo` and `voc` for images, `speech` for transcripts.
+"""Importers of media with annotation files beside them: boxes of pictures, questions, transcripts.
 
-The samples of each have one form: a part `json` in which `annotations` or `boxes` have an entry per object, and
-`box_format` says what the four numbers of a box are. `wdsctl.core.importers` imports these modules by name.
+`annotated` makes the source of such media, and accounts for every sample and file; `labelled` does so for pictures with
+boxes. The other modules know one format each: which file has the annotations of which medium, and what they say.
+`coco`, whose files can be larger than memory, makes rows instead. `wdsctl.core.importers` imports the formats by name.
 """
 
 from __future__ import annotations

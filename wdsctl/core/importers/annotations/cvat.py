@@ -12,33 +12,24 @@ import os
 from typing import Any
 
 from wdsctl.core.file_limits import MAX_INDEX_BYTES
+from wdsctl.core.importers.annotations.annotated import AnnotatedSample
 from wdsctl.core.importers.annotations.labelled import (
-    LabelFormat,
-    LabelledPicture,
     Labels,
     PictureIndex,
     bounds,
+    find_label_files,
+    label_format,
     refuse_labels,
 )
-from wdsctl.core.importers.annotations.voc import parse_xml
-from wdsctl.core.importers.common.folder_files import FolderFiles, scan_folder, split_of_folder
+from wdsctl.core.importers.annotations.xml_text import parse_xml
+from wdsctl.core.importers.common.folder_files import FolderFiles, split_of_folder
 from wdsctl.core.importers.common.values import read_head
 from wdsctl.core.importers.protocol import FieldUse, damaged_file_error
-from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message
 
 _CORNERS = ("@xtl", "@ytl", "@xbr", "@ybr")
 _AREAS = ("box", "polygon", "ellipse", "mask")
 _OTHERS = ("polyline", "points", "cuboid", "skeleton")
-
-
-def _find_files(path: str) -> list[str]:
-    """The XML files of CVAT at the top of a folder, or the file itself; relative to the folder."""
-    if source_files.is_folder(path):
-        names = [name for name in scan_folder(path, path).files if name.lower().endswith(".xml")]
-        return [name for name in names if _is_cvat(os.path.join(path, name))]
-    is_one = path.lower().endswith(".xml") and source_files.is_file(path) and _is_cvat(path)
-    return [os.path.basename(path)] if is_one else []
 
 
 def _is_cvat(path: str) -> bool:
@@ -47,15 +38,15 @@ def _is_cvat(path: str) -> bool:
 
 
 def _find(path: str) -> str:
-    names = _find_files(path)
+    names = find_label_files(path, ".xml", _is_cvat)
     return f"{path_for_message(names[0])} has pictures and shapes of CVAT" if names else ""
 
 
 def _read(files: FolderFiles, name: str) -> Labels:
     """Raises DatasetError WDS233 for a file that has tracks of a video instead of pictures."""
     index = PictureIndex(files)
-    labels = [name] if name else _find_files(files.root)
-    pictures: list[LabelledPicture] = []
+    labels = [name] if name else find_label_files(files.root, ".xml", _is_cvat)
+    pictures: list[AnnotatedSample] = []
     for path in labels:
         where = path_for_message(os.path.join(files.root, path))
         content = parse_xml(files.read(path, MAX_INDEX_BYTES), where)
@@ -71,7 +62,7 @@ def _read(files: FolderFiles, name: str) -> Labels:
             picture = index.find(reference) or index.find(f"images/{reference}")
             split = split_of_folder(str(image.get("@subset", "")))
             pictures.append(
-                LabelledPicture(picture, image, f"{where}, {path_for_message(reference)}", reference, split)
+                AnnotatedSample(picture, image, f"{where}, {path_for_message(reference)}", reference, split)
             )
 
     uses = (
@@ -140,7 +131,7 @@ def _list_of(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [] if value is None else [value]
 
 
-IMPORTER = LabelFormat(
+IMPORTER = label_format(
     "cvat",
     "CVAT for images: one XML file of pictures and shapes",
     _find,

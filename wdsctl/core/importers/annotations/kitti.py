@@ -17,7 +17,8 @@ from typing import Any
 
 from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.file_limits import MAX_DOCUMENT_BYTES
-from wdsctl.core.importers.annotations.labelled import LabelFormat, LabelledPicture, Labels, refuse_labels
+from wdsctl.core.importers.annotations.annotated import AnnotatedSample
+from wdsctl.core.importers.annotations.labelled import Labels, label_format, refuse_labels
 from wdsctl.core.importers.common.folder_files import FolderFiles, list_folder, media_type_of, probe_folders
 from wdsctl.core.importers.common.values import read_head
 from wdsctl.core.importers.protocol import FieldUse
@@ -59,7 +60,7 @@ def _read(files: FolderFiles, _: str) -> Labels:
         if kind in (_PICTURES, _LABELS, *_EXTRAS):
             by_frame.setdefault((half, strip_extension(name)), {})[kind] = path
     halves = {half for (half, _), frame in by_frame.items() if _LABELS in frame}
-    pictures, left_out = list[LabelledPicture](), list[str]()
+    pictures, left_out = list[AnnotatedSample](), list[str]()
     for (half, stem), frame in sorted(by_frame.items()):
         if half not in halves:
             left_out += frame.values()
@@ -69,7 +70,7 @@ def _read(files: FolderFiles, _: str) -> Labels:
             found = [(kind, frame[kind]) for kind in _EXTRAS if kind in frame]
             extras = tuple((f"{kind}{os.path.splitext(path)[1].lower()}", path) for kind, path in found)
             where = path_for_message(os.path.join(files.root, label or picture))
-            pictures.append(LabelledPicture(picture, label, where, f"{_PICTURES}/{stem}.png", extras=extras))
+            pictures.append(AnnotatedSample(picture, label, where, f"{_PICTURES}/{stem}.png", extras=extras))
 
     def parse(path: str | None) -> dict[str, Any]:
         facts: dict[str, Any] = {"boxes": [], "box_format": "xyxy", "label_names": [], "is_crowd": []}
@@ -119,7 +120,7 @@ def _add_object(facts: dict[str, Any], line: bytes, where: str) -> None:
         facts.setdefault("score", []).append(values[14])
 
 
-IMPORTER = LabelFormat(
+IMPORTER = label_format(
     "kitti",
     "KITTI's objects: label_2 with a text file for each picture of image_2",
     _find,

@@ -18,32 +18,24 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from wdsctl.core.errors import WdsctlError
+from wdsctl.core.importers.annotations.annotated import AnnotatedSample
 from wdsctl.core.importers.annotations.labelled import (
-    LabelFormat,
-    LabelledPicture,
     Labels,
     PictureIndex,
     bounds,
+    find_label_files,
+    label_format,
     refuse_labels,
 )
-from wdsctl.core.importers.common.folder_files import FolderFiles, media_type_of, scan_folder
+from wdsctl.core.importers.common.folder_files import FolderFiles, media_type_of
 from wdsctl.core.importers.common.text import JsonFile
 from wdsctl.core.importers.common.values import read_head
 from wdsctl.core.importers.protocol import FieldUse
-from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message
 
 _KEYS = (b'"annotations"', b'"result"', b'"data"')
 #: What Label Studio puts before the name of an uploaded file.
 _UPLOAD_PREFIX = re.compile(r"[0-9a-f]{8}-")
-
-
-def _find_files(path: str) -> list[str]:
-    if source_files.is_folder(path):
-        names = [name for name in scan_folder(path, path).files if name.lower().endswith(".json")]
-        return [name for name in names if _is_export(os.path.join(path, name))]
-    is_one = path.lower().endswith(".json") and source_files.is_file(path) and _is_export(path)
-    return [os.path.basename(path)] if is_one else []
 
 
 def _is_export(path: str) -> bool:
@@ -79,15 +71,15 @@ def _path_of(reference: str) -> str:
 
 
 def _find(path: str) -> str:
-    names = _find_files(path)
+    names = find_label_files(path, ".json", _is_export)
     return f"{path_for_message(names[0])} has tasks of Label Studio about pictures" if names else ""
 
 
 def _read(files: FolderFiles, name: str) -> Labels:
     index = PictureIndex(files)
-    labels = [name] if name else _find_files(files.root)
+    labels = [name] if name else find_label_files(files.root, ".json", _is_export)
     opened = [JsonFile(os.path.join(files.root, path)) for path in labels]
-    pictures: list[LabelledPicture] = []
+    pictures: list[AnnotatedSample] = []
     classes: set[str] = set()
     has_regions = False
     for number, file in enumerate(opened):
@@ -101,7 +93,7 @@ def _read(files: FolderFiles, name: str) -> Labels:
             base = reference.rpartition("/")[2]
             # A folder of pictures often has the names from before the upload.
             picture = index.find(reference) or index.find(_UPLOAD_PREFIX.sub("", base, count=1))
-            pictures.append(LabelledPicture(picture, (number, *span), f"{where}, item {at:,}", reference))
+            pictures.append(AnnotatedSample(picture, (number, *span), f"{where}, item {at:,}", reference))
 
     classes = set() if has_regions else classes
 
@@ -201,7 +193,7 @@ def _turned_box(value: dict[str, Any], scale: tuple[float, float]) -> Iterator[t
     yield bounds(points), [[each for point in points for each in point]]
 
 
-IMPORTER = LabelFormat(
+IMPORTER = label_format(
     "labelstudio",
     "Label Studio's JSON export of tasks about pictures",
     _find,

@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from wdsctl.core.importers.annotations.labelled import LabelFormat, Labels, bounds, refuse_labels
+from wdsctl.core.importers.annotations.labelled import Labels, bounds, label_format, refuse_labels
 from wdsctl.core.importers.annotations.picture_json import find_picture_json, load_labels, read_picture_json
 from wdsctl.core.importers.common.folder_files import FolderFiles
 from wdsctl.core.importers.protocol import FieldUse
@@ -79,7 +79,7 @@ def _is_point(value: Any) -> bool:
     )
 
 
-IMPORTER = LabelFormat(
+IMPORTER = label_format(
     "labelme",
     "LabelMe: a JSON file of shapes for each picture",
     lambda path: find_picture_json(path, "shapes of a picture", (b'"shapes"', b'"imagePath"'), _is_labelme),

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from wdsctl.core.file_limits import MAX_DOCUMENT_BYTES
-from wdsctl.core.importers.annotations.labelled import LabelledPicture, PictureIndex, label_error, split_of_path
+from wdsctl.core.importers.annotations.annotated import AnnotatedSample
+from wdsctl.core.importers.annotations.labelled import PictureIndex, label_error, split_of_path
 from wdsctl.core.importers.common.folder_files import FolderFiles, probe_folders
 from wdsctl.core.importers.common.values import read_head
 from wdsctl.core.json_text import read_json
@@ -53,12 +54,12 @@ def _first_json_files(path: str) -> list[str]:
 
 def read_picture_json(
     files: FolderFiles, reference_of: Callable[[dict[str, Any]], str], is_one: Callable[[Any], bool]
-) -> tuple[list[LabelledPicture], list[str]]:
+) -> tuple[list[AnnotatedSample], list[str]]:
     """(the pictures, the JSON files with labels). A file beside a picture of its name belongs to that picture; only
     other files are read for the name.
     """
     index = PictureIndex(files)
-    pictures: list[LabelledPicture] = []
+    pictures: list[AnnotatedSample] = []
     labels: list[str] = []
     by_stem = {strip_extension(path): path for path in index.rest(())}
     for path in files.paths:
@@ -73,8 +74,8 @@ def read_picture_json(
             reference = reference_of(value)
             picture = index.find(reference, path[: path.rfind("/") + 1])
         labels.append(path)
-        pictures.append(LabelledPicture(picture, path, where, reference, split_of_path(picture or path)))
-    pictures += [LabelledPicture(path, None, split=split_of_path(path)) for path in index.rest(pictures)]
+        pictures.append(AnnotatedSample(picture, path, where, reference, split_of_path(picture or path)))
+    pictures += [AnnotatedSample(path, None, split=split_of_path(path)) for path in index.rest(pictures)]
     return sorted(pictures, key=lambda each: (each.path, each.where)), labels
 
 

@@ -11,7 +11,7 @@ import os
 from typing import Any
 
 from wdsctl.core.importers.annotations.coco import is_box
-from wdsctl.core.importers.annotations.labelled import LabelFormat, Labels, refuse_labels
+from wdsctl.core.importers.annotations.labelled import Labels, label_format, refuse_labels
 from wdsctl.core.importers.annotations.picture_json import find_picture_json, load_labels, read_picture_json
 from wdsctl.core.importers.common.folder_files import FolderFiles
 from wdsctl.core.importers.protocol import FieldUse
@@ -55,7 +55,7 @@ def _boxes_of(facts: dict[str, Any]) -> list[Any]:
     return [each["bbox"] for each in facts["annotations"] if is_box(each.get("bbox"))]
 
 
-IMPORTER = LabelFormat(
+IMPORTER = label_format(
     "sa1b",
     "SA-1B: a JSON file of boxes and masks for each picture",
     lambda path: find_picture_json(path, "an image and its annotations", _KEYS, _is_sa1b),

@@ -2,7 +2,8 @@
 
 Parts: the image; `json` with `boxes`, `box_format` (xyxy), `label_names`, `difficult` and `annotation`, the whole
 content of the XML; `seg.png` from `SegmentationClass`, and `instances.png` from `SegmentationObject`. The numbers of
-boxes stay as they are in the file: pixels, counted from 1, of which the last belongs to the box.
+boxes stay as they are in the file: pixels, counted from 1, of which the last belongs to the box. Keys are the names of
+the images without the extension, below the folder of the year if there are several.
 
 Source: http://host.robots.ox.ac.uk/pascal/VOC/voc2012/devkit_doc.pdf (the format).
 """
@@ -14,16 +15,32 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
-from xml.parsers import expat
+from typing import Any
 
 from wdsctl.core.dataset.config import DatasetConfig
-from wdsctl.core.errors import DatasetError, Finding, InputError, WdsctlError
+from wdsctl.core.errors import DatasetError, Finding
 from wdsctl.core.file_limits import MAX_DOCUMENT_BYTES
-from wdsctl.core.importers.common.files import extension_of_name
+from wdsctl.core.importers.annotations.annotated import (
+    AnnotatedSample,
+    AnnotationFormat,
+    endings_of,
+    findings_about,
+    make_annotated_source,
+    not_found_error,
+    split_names,
+    unused_files,
+)
+from wdsctl.core.importers.annotations.labelled import (
+    BoxSurvey,
+    Facts,
+    box_findings,
+    missing_in_lists,
+    survey_boxes,
+    unlabelled_findings,
+)
+from wdsctl.core.importers.annotations.xml_text import parse_xml
 from wdsctl.core.importers.common.folder_files import (
     FolderFiles,
-    ListedSamples,
     list_folder,
     media_type_of,
     normalize_split_names,
@@ -31,57 +48,30 @@ from wdsctl.core.importers.common.folder_files import (
     unused_files_findings,
     unused_finding,
 )
-from wdsctl.core.importers.common.samples import SourceSample
-from wdsctl.core.importers.common.source import SampleSource
-from wdsctl.core.importers.common.values import check_format_options, encode_json
-from wdsctl.core.importers.protocol import FieldUse, FilePart, FormatMatch, Options, Part, Source, SourceDescription
-from wdsctl.core.samples.naming import safe_key
+from wdsctl.core.importers.common.values import encode_json
+from wdsctl.core.importers.protocol import FieldUse, FormatMatch, Part, Source, SourceDescription
 from wdsctl.core.text import path_for_message, pluralize
 
 _MAX_XML_BYTES = 4 << 20
-_MAX_DEPTH = 32
 _IMAGE_FOLDERS = ("JPEGImages", "images", "Images")
 _ANNOTATION_FOLDER = "Annotations"
 _SPLIT_LISTS = "ImageSets/Main"
+_OTHER_LIST = re.compile(r"(.*/)?ImageSets/[^/]+/[^/]+\.txt")
 #: Folder of masks -> the part. The names are those of one mask for each image.
 _MASKS = {"SegmentationClass": "seg.png", "SegmentationObject": "instances.png"}
 _CORNERS = ("xmin", "ymin", "xmax", "ymax")
 
 
-class VocImporter:
-    """Keys are the names of the images without the extension, below the folder of the year if there are several."""
-
-    name = "voc"
-    about = "Pascal VOC: an XML file of boxes for each image, and masks"
-
-    def recognise(self, path: str) -> FormatMatch | None:
-        try:
-            found = _find_devkits(path)
-        except (OSError, WdsctlError):
-            return None
-        if not found:
-            return None
-        top, images = found[0]
-        return FormatMatch(0.95, f"has {path_for_message(f'{top}{_ANNOTATION_FOLDER}')} of XML files, and {images}")
-
-    def open(self, path: str, options: Options) -> Source:
-        check_format_options(self.name, options, ())
-        folder = _VocFolder(path)
-        samples = ListedSamples(folder.files, folder.images, folder.make_sample)
-        return SampleSource(samples, folder.split_names, folder.describe)
+def _match(path: str) -> FormatMatch | None:
+    found = _find_devkits(path)
+    if not found:
+        return None
+    top, images = found[0]
+    return FormatMatch(0.95, f"has {path_for_message(f'{top}{_ANNOTATION_FOLDER}')} of XML files, and {images}")
 
 
-IMPORTER = VocImporter()
-
-
-class _Image(NamedTuple):
-    """An image, its XML file or "", its masks as (part, path), its key and its split or ""."""
-
-    path: str
-    annotation: str
-    masks: tuple[tuple[str, str], ...]
-    key: str
-    split: str
+def _read(path: str) -> Source:
+    return _VocFolder(path).source()
 
 
 class _VocFolder:
@@ -90,14 +80,10 @@ class _VocFolder:
     def __init__(self, root: str) -> None:
         found = _find_devkits(root)
         if not found:
-            raise InputError(
-                f"the folder has no {_ANNOTATION_FOLDER} with XML files beside {' or '.join(_IMAGE_FOLDERS)}",
-                hint="check the path",
-                where=path_for_message(root),
-                code="WDS003",
-            )
+            folders = " or ".join(_IMAGE_FOLDERS)
+            raise not_found_error(f"the folder has no {_ANNOTATION_FOLDER} with XML files beside {folders}", root)
         self.files = FolderFiles(root)
-        self.images: list[_Image] = []
+        self.images: list[AnnotatedSample] = []
         self._lists: dict[str, str] = {}  # file -> split
         self._missing_in_lists: list[str] = []
         self._twice: list[str] = []
@@ -105,10 +91,12 @@ class _VocFolder:
         splits = normalize_split_names(words.values())
         self._split_of_top = {top: splits[word] for top, word in words.items()}
         for top, images in found:
-            self._add_images(top, images, prefix=top if len(found) > 1 else "")
+            self._add_images(top, f"{top}{images}/", prefix=top if len(found) > 1 else "")
+        self._other_lists = [
+            path for path in self.files.paths if _OTHER_LIST.fullmatch(path) if path not in self._lists
+        ]
 
-    def _add_images(self, top: str, images: str, prefix: str) -> None:
-        folder = f"{top}{images}/"
+    def _add_images(self, top: str, folder: str, prefix: str) -> None:
         splits = self._read_splits(top)
         split_of_top = "" if splits else self._split_of_top[top]
         stems: set[str] = set()
@@ -118,14 +106,15 @@ class _VocFolder:
             stem = os.path.splitext(path[len(folder) :])[0]
             stems.add(stem)
             annotation = f"{top}{_ANNOTATION_FOLDER}/{stem}.xml"
-            masks = [(part, f"{top}{name}/{stem}.png") for name, part in _MASKS.items()]
+            masks = ((part, f"{top}{name}/{stem}.png") for name, part in _MASKS.items())
             self.images.append(
-                _Image(
+                AnnotatedSample(
                     path,
-                    annotation if annotation in self.files.paths else "",
-                    tuple((part, mask) for part, mask in masks if mask in self.files.paths),
-                    safe_key(f"{prefix}{stem}"),
-                    splits.get(stem, split_of_top),
+                    annotation if annotation in self.files.paths else None,
+                    where=path_for_message(annotation),
+                    split=splits.get(stem, split_of_top),
+                    extras=tuple((part, mask) for part, mask in masks if mask in self.files.paths),
+                    key=f"{prefix}{stem}",
                 )
             )
         self._missing_in_lists += [stem for stem in splits if stem not in stems]
@@ -149,25 +138,23 @@ class _VocFolder:
                     self._twice.append(stem)
         return found
 
-    @property
-    def split_names(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys([*self._lists.values(), *(image.split for image in self.images if image.split)]))
+    def source(self) -> Source:
+        splits = dict.fromkeys([*self._lists.values(), *split_names(self.images)])
+        return make_annotated_source(self.files, self.images, self._read_parts, self.describe, splits=splits)
 
-    def make_sample(self, image: _Image) -> SourceSample:
-        """Read the annotation of an image. Raises DatasetError WDS233 for XML that cannot be read."""
-        facts = self._read_annotation(image)
-        parts: list[FilePart | Part] = [self.files.part(extension_of_name(image.path), image.path)]
-        parts += [self.files.part(part, path) for part, path in image.masks]
-        parts.append(Part("json", encode_json(facts)))
-        return SourceSample(image.key, tuple(parts), split=image.split)
+    def _read_parts(self, annotation: str | None) -> list[Part]:
+        facts = self._read_annotation(annotation)
+        facts.pop("objects", None)
+        return [Part("json", encode_json(facts))]
 
-    def _read_annotation(self, image: _Image) -> dict[str, Any]:
+    def _read_annotation(self, annotation: str | None) -> Facts:
+        """Raises DatasetError WDS233 for XML that cannot be read, WDS232 for a box without numbers."""
         boxes: list[list[float]] = []
-        facts: dict[str, Any] = {"boxes": boxes, "box_format": "xyxy", "label_names": [], "difficult": []}
-        if not image.annotation:
+        facts: Facts = {"boxes": boxes, "box_format": "xyxy", "label_names": [], "difficult": []}
+        if annotation is None:
             return facts
-        where = os.path.join(self.files.root, image.annotation)
-        content = parse_xml(self.files.read(image.annotation, _MAX_XML_BYTES), where)
+        where = os.path.join(self.files.root, annotation)
+        content = parse_xml(self.files.read(annotation, _MAX_XML_BYTES), where)
         objects = content.get("object", []) if isinstance(content, dict) else []
         for each in objects:
             box = _box_of(each, where)
@@ -175,54 +162,34 @@ class _VocFolder:
                 boxes.append(box)
                 facts["label_names"].append(each.get("name", ""))
                 facts["difficult"].append(each.get("difficult") == "1")
-        return {**facts, "annotation": content}
+        return {**facts, "annotation": content, "objects": len(objects)}
 
     def describe(self) -> SourceDescription:
         """Cost: reads all XML files."""
-        counts: Counter[str] = Counter()
-        example = ""
-        for image in self.images:
-            try:
-                facts = self._read_annotation(image)
-            except WdsctlError:
-                continue  # reading the sample reports it
-            counts["boxes"] += len(facts["boxes"])
-            content = facts.get("annotation", {})
-            objects = content.get("object", []) if isinstance(content, dict) else []
-            counts["objects without a box"] += len(objects) - len(facts["boxes"])
-            outside = sum(_is_outside(box, content.get("size")) for box in facts["boxes"])
-            example = example or (path_for_message(image.annotation) if outside else "")
-            counts["outside"] += outside
-        unused = self._unused_files()
-        findings = tuple(self._findings(counts, example, unused))
-        return SourceDescription(tuple(self._field_uses(counts)), findings, self._config(), unused)
-
-    def _unused_files(self) -> tuple[str, ...]:
-        used = {*self._lists, *self._other_lists()}
-        for image in self.images:
-            used.update((image.path, image.annotation, *(path for _, path in image.masks)))
-        return tuple(path for path in self.files.paths if path not in used)
+        survey = survey_boxes(self.images, self._read_annotation, _is_outside)
+        annotations = (image.label for image in self.images if image.label)
+        unused = unused_files(self.files, self.images, [*self._lists, *self._other_lists, *annotations])
+        findings = tuple(self._findings(survey, unused))
+        return SourceDescription(tuple(self._field_uses(survey)), findings, self._config(), unused)
 
     def _config(self) -> DatasetConfig:
-        images = ",".join(sorted({extension_of_name(image.path) for image in self.images}))
-        if not any(image.annotation for image in self.images) and any(image.masks for image in self.images):
-            return DatasetConfig("SegmentationSample", {"image": images, "mask": "seg.png"})
+        image = {"image": endings_of(self.images)}
+        if not any(each.label for each in self.images) and any(each.extras for each in self.images):
+            return DatasetConfig("SegmentationSample", {**image, "mask": "seg.png"})
         names = ("boxes", "box_format", "label_names")
-        field_map = {"image": images, **{name: f"json[{name}]" for name in names}}
-        return DatasetConfig("DetectionSample", field_map)  # sizes tell what boxes are drawn on
+        # Sizes tell what boxes are drawn on.
+        return DatasetConfig("DetectionSample", {**image, **{name: f"json[{name}]" for name in names}})
 
-    def _field_uses(self, counts: Counter[str]) -> Iterator[FieldUse]:
-        endings = sorted({extension_of_name(image.path) for image in self.images})
-        yield FieldUse("images", ",".join(endings), pluralize(len(self.images), "sample"))
-        annotated = sum(bool(image.annotation) for image in self.images)
-        note = f"{annotated:,} files, {counts['boxes']:,} boxes as xyxy: pixels, counted from 1"
+    def _field_uses(self, survey: BoxSurvey) -> Iterator[FieldUse]:
+        yield FieldUse("images", endings_of(self.images), pluralize(len(self.images), "sample"))
+        annotated = sum(bool(image.label) for image in self.images)
+        note = f"{annotated:,} files, {survey.boxes:,} boxes as xyxy: pixels, counted from 1"
         yield FieldUse(f"{_ANNOTATION_FOLDER}/*.xml", "json[boxes], json[label_names], json[annotation]", note)
+        is_about_masks = self._config().sample_type == "SegmentationSample"
         for name, part in _MASKS.items():
-            count = sum(part in dict(image.masks) for image in self.images)
+            count = sum(part in dict(image.extras) for image in self.images)
             if count:
-                note = (
-                    "" if self._config().sample_type == "SegmentationSample" else "; for sample type SegmentationSample"
-                )
+                note = "" if is_about_masks else "; for sample type SegmentationSample"
                 yield FieldUse(f"{name}/*.png", part, f"{pluralize(count, 'file')}{note}")
         by_top = Counter((image.path[: image.path.find("/") + 1], image.split) for image in self.images)
         for path, split in self._lists.items():
@@ -233,60 +200,24 @@ class _VocFolder:
         for (top, split), count in by_top.items():
             if split and top not in {"", *with_lists} and split == self._split_of_top.get(top):
                 yield FieldUse(top, f"split {split}", pluralize(count, "sample"))
-        others = self._other_lists()
-        if others:
-            yield FieldUse("other lists in ImageSets", "", f"{len(others):,} files for other tasks or classes")
+        if self._other_lists:
+            note = f"{len(self._other_lists):,} files for other tasks or classes"
+            yield FieldUse("other lists in ImageSets", "", note)
 
-    def _other_lists(self) -> list[str]:
-        pattern = re.compile(r"(.*/)?ImageSets/[^/]+/[^/]+\.txt")
-        return [path for path in self.files.paths if pattern.fullmatch(path) and path not in self._lists]
-
-    def _findings(self, counts: Counter[str], example: str, unused: Sequence[str]) -> Iterator[Finding]:
-        twice = (
-            f"in two lists, such as {path_for_message(self._twice[0])}: the first list counts" if self._twice else ""
-        )
-        for code, count, one, many, what in (
-            ("WDS163", counts["outside"], "box", "boxes", f"partly outside the image, such as in {example}"),
-            ("WDS163", counts["objects without a box"], "object", "", "without a bndbox: only json[annotation] has it"),
-            ("WDS212", len(self._twice), "image", "", twice),
-        ):
-            if count:
-                yield Finding(
-                    code=code, severity="warning", message=f"{pluralize(count, one, many)} {what}", count=count
-                )
-        if self._missing_in_lists:
-            yield Finding(
-                code="WDS231",
-                severity="error",
-                message=f"no image for {pluralize(len(self._missing_in_lists), 'line')} of the lists, such as "
-                f"{path_for_message(self._missing_in_lists[0])}",
-                count=len(self._missing_in_lists),
-            )
-        unlisted = [image.path for image in self.images if self.split_names and not image.split]
-        if unlisted:
-            yield Finding(
-                code="WDS213",
-                severity="warning",
-                message=f"{pluralize(len(unlisted), 'image')} in no split, such as {path_for_message(unlisted[0])}: "
-                f"neither a list in {_SPLIT_LISTS} nor their folder names one",
-                count=len(unlisted),
-            )
-        bare = [image.path for image in self.images if not image.annotation]
-        if bare:
-            yield Finding(
-                code="WDS242",
-                severity="warning",
-                message=f"{pluralize(len(bare), 'image')} without an XML file, such as {path_for_message(bare[0])}: "
-                "samples without boxes",
-                count=len(bare),
-            )
-        lone = [path for path in unused if path.endswith(".xml") or any(f"{name}/" in path for name in _MASKS)]
+    def _findings(self, survey: BoxSurvey, unused: Sequence[str]) -> Iterator[Finding]:
+        yield from box_findings(survey, "image", "a bndbox")
+        yield from findings_about("WDS212", self._twice, "image", "in two lists", ": the first list counts")
+        yield from missing_in_lists(self._missing_in_lists, "the lists")
+        unlisted = [image.path for image in self.images if not image.split]
+        if self._lists or len(unlisted) < len(self.images):
+            consequence = f": neither a list in {_SPLIT_LISTS} nor their folder names one"
+            yield from findings_about("WDS213", unlisted, "image", "in no split", consequence)
+        yield from unlabelled_findings(self.images, "image", "an XML file", "boxes")
+        lone = {path: None for path in unused if path.endswith(".xml") or any(f"{name}/" in path for name in _MASKS)}
         if lone:
-            yield unused_finding(lone, "annotations without an image")
-        rest = set(unused) - set(lone)
-        yield from unused_files_findings(
-            (path for path in unused if path in rest), "it is in none of VOC's folders", self.files.hidden
-        )
+            yield unused_finding([*lone], "annotations without an image")
+        rest = [path for path in unused if path not in lone]
+        yield from unused_files_findings(rest, "it is in none of VOC's folders", self.files.hidden)
 
 
 def _find_devkits(root: str) -> list[tuple[str, str]]:
@@ -326,67 +257,14 @@ def _box_of(each: Any, where: str) -> list[float] | None:
     return [int(value) if value.is_integer() else value for value in values]
 
 
-def _is_outside(box: list[float], size: Any) -> bool:
+def _is_outside(box: Sequence[float], facts: Facts) -> bool:
     """Whether a box extends more than a pixel beyond the image. False if the annotation has no size."""
     try:
-        width, height = (float(size[name]) for name in ("width", "height"))
+        width, height = (float(facts["annotation"]["size"][name]) for name in ("width", "height"))
     except (KeyError, TypeError, ValueError):
         return False
     left, top, right, bottom = box
     return min(left, top) < 0 or left > right or top > bottom or right > width + 1 or bottom > height + 1
 
 
-def parse_xml(data: bytes, where: str) -> dict[str, Any] | str:
-    """The content of an XML document: an element is its text, or an object of its elements; `object` and repeated
-    elements are lists. Attributes get names such as `@id`.
-
-    Raises DatasetError WDS233 for XML that is damaged, declares entities, or nests deeper than 32.
-    """
-    stack: list[tuple[dict[str, Any], list[str]]] = [({}, [])]
-
-    def refuse(*_: Any) -> int:
-        raise _xml_error("it declares entities, which can expand without end", where)
-
-    def start(_: str, attributes: dict[str, str]) -> None:
-        if len(stack) > _MAX_DEPTH:
-            raise _xml_error(f"elements nest deeper than {_MAX_DEPTH}", where)
-        stack.append(({f"@{name}": value for name, value in attributes.items()}, []))
-
-    def characters(text: str) -> None:
-        stack[-1][1].append(text)
-
-    def end(name: str) -> None:
-        children, texts = stack.pop()
-        text = "".join(texts).strip()
-        if children and text:
-            children["#text"] = text
-        value = children or text
-        parent = stack[-1][0]
-        if name in parent:
-            if not isinstance(parent[name], list):
-                parent[name] = [parent[name]]
-            parent[name].append(value)
-        else:
-            parent[name] = [value] if name == "object" else value
-
-    parser = expat.ParserCreate()
-    parser.EntityDeclHandler = refuse
-    parser.ExternalEntityRefHandler = refuse
-    parser.StartElementHandler = start
-    parser.EndElementHandler = end
-    parser.CharacterDataHandler = characters
-    try:
-        parser.Parse(data, True)
-    except (expat.ExpatError, ValueError, LookupError) as error:
-        raise _xml_error(str(error), where) from error
-    content: dict[str, Any] | str = next(iter(stack[0][0].values()), "")
-    return content
-
-
-def _xml_error(why: str, where: str) -> DatasetError:
-    return DatasetError(
-        f"the XML cannot be read: {why}",
-        hint="copy the file again from its origin",
-        where=path_for_message(where),
-        code="WDS233",
-    )
+IMPORTER = AnnotationFormat("voc", "Pascal VOC: an XML file of boxes for each image, and masks", _match, _read)

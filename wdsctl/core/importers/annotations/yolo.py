@@ -12,29 +12,43 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from wdsctl.core.dataset.config import DatasetConfig
-from wdsctl.core.errors import DatasetError, Finding, InputError, WdsctlError
+from wdsctl.core.errors import DatasetError, Finding
 from wdsctl.core.file_limits import MAX_DOCUMENT_BYTES
-from wdsctl.core.importers.common.files import extension_of_name
+from wdsctl.core.importers.annotations.annotated import (
+    AnnotatedSample,
+    AnnotationFormat,
+    endings_of,
+    findings_about,
+    make_annotated_source,
+    name_splits,
+    not_found_error,
+    split_uses,
+    unused_files,
+)
+from wdsctl.core.importers.annotations.labelled import (
+    BoxSurvey,
+    Facts,
+    box_findings,
+    missing_in_lists,
+    split_of_path,
+    survey_boxes,
+    unlabelled_findings,
+)
 from wdsctl.core.importers.common.folder_files import (
     FolderFiles,
-    ListedSamples,
     list_folder,
     media_type_of,
-    normalize_split_names,
     split_of_folder,
     unused_files_findings,
     unused_finding,
 )
-from wdsctl.core.importers.common.samples import SourceSample
-from wdsctl.core.importers.common.source import SampleSource
-from wdsctl.core.importers.common.values import check_format_options, encode_json, read_head
-from wdsctl.core.importers.protocol import FieldUse, FormatMatch, Options, Part, Source, SourceDescription
-from wdsctl.core.samples.naming import safe_key, strip_extension
+from wdsctl.core.importers.common.values import encode_json, read_head
+from wdsctl.core.importers.protocol import FieldUse, FormatMatch, Part, Source, SourceDescription
+from wdsctl.core.samples.naming import strip_extension
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message, pluralize
 from wdsctl.core.yaml_files.document import parse_yaml
@@ -50,58 +64,25 @@ _SPLIT_KEYS = ("train", "val", "test")
 _TOLERANCE = 0.01
 
 
-class YoloImporter:
-    """Keys are the paths of the images without the extension. There are no options."""
-
-    name = "yolo"
-    about = "YOLO boxes, polygons or keypoints: a text file for each image"
-
-    def recognise(self, path: str) -> FormatMatch | None:
-        try:
-            root = _root_of(path)
-            folders = _label_folders(root)
-            if not folders:
-                return None
-            for folder in folders:
-                names = [name for name in list_folder(folder, root).files if _is_label_name(name)][:_PROBED_LABELS]
-                heads = [read_head(os.path.join(folder, name)) for name in names]
-                rows = [row for head in heads for row in head.splitlines()[:20] if row.strip()]
-                if rows and all(map(_ROW.fullmatch, rows[: len(rows) - 1] or rows)):
-                    shown = path_for_message(os.path.relpath(os.path.join(folder, names[0]), root))
-                    # A file named data.yaml might be a blend file, too: the labels beside it say that it is not.
-                    score = 0.9 if source_files.is_folder(path) else 0.95
-                    return FormatMatch(score, f"{shown} has rows of a class and a box")
-                if rows:
-                    return None
-        except (OSError, WdsctlError):
-            return None
-        return None
-
-    def open(self, path: str, options: Options) -> Source:
-        check_format_options(self.name, options, ())
-        folder = _YoloFolder(_root_of(path))
-        samples = ListedSamples(folder.files, folder.images, folder.make_sample)
-        return SampleSource(samples, folder.split_names, folder.describe)
+def _match(path: str) -> FormatMatch | None:
+    root = _root_of(path)
+    for folder in _label_folders(root):
+        names = [name for name in list_folder(folder, root).files if _is_label_name(name)][:_PROBED_LABELS]
+        heads = [read_head(os.path.join(folder, name)) for name in names]
+        rows = [row for head in heads for row in head.splitlines()[:20] if row.strip()]
+        if rows and all(map(_ROW.fullmatch, rows[: len(rows) - 1] or rows)):
+            shown = path_for_message(os.path.relpath(os.path.join(folder, names[0]), root))
+            # A file named data.yaml might be a blend file, too: the labels beside it say that it is not.
+            score = 0.9 if source_files.is_folder(path) else 0.95
+            return FormatMatch(score, f"{shown} has rows of a class and a box")
+        if rows:
+            break
+    return None
 
 
-IMPORTER = YoloImporter()
-
-
-class _Image(NamedTuple):
-    """An image, its label file or "", and its split or ""."""
-
-    path: str
-    label: str
-    split: str
-
-
-class _Objects(NamedTuple):
-    """What a label file says. `masks`, `keypoints`: None if no row has any."""
-
-    labels: list[int]
-    boxes: list[list[float]]
-    masks: list[Any] | None
-    keypoints: list[Any] | None
+def _read(path: str) -> Source:
+    folder = _YoloFolder(_root_of(path))
+    return make_annotated_source(folder.files, folder.images, folder.read_parts, folder.describe)
 
 
 class _YoloFolder:
@@ -127,19 +108,17 @@ class _YoloFolder:
         folders = self._splits_by_folder()
         paths = [path for path in self.files.paths if media_type_of(path) == "image"]
         self._twice += [path for path in paths if path not in split_of and len(set(_named_splits(path, folders))) > 1]
-        words = [split_of.get(path) or _split(path, folders) for path in paths]
-        splits = normalize_split_names(words)
-        self.images = [
-            _Image(path, self._label_of(path), splits[word]) for path, word in zip(paths, words, strict=True)
-        ]
-        if not self.images:
-            raise InputError(
-                "the folder has no images", hint="check the path", where=path_for_message(root), code="WDS003"
+        if not paths:
+            raise not_found_error("the folder has no images", root)
+        self.images = name_splits(
+            AnnotatedSample(
+                path,
+                label := self._label_of(path) or None,
+                where=path_for_message(label or ""),
+                split=split_of.get(path) or _split(path, folders),
             )
-
-    @property
-    def split_names(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(image.split for image in self.images if image.split))
+            for path in paths
+        )
 
     def _label_of(self, path: str) -> str:
         """The label file of an image: in `labels` for an image in `images`, or else beside it; empty if none."""
@@ -191,31 +170,27 @@ class _YoloFolder:
             if isinstance(each, str) and not each.endswith(".txt")
         ]
 
-    def make_sample(self, image: _Image) -> SourceSample:
-        """Read the labels of an image. Raises DatasetError WDS232 for rows that are no objects."""
-        objects = self._read_objects(image.label)
-        facts: dict[str, Any] = {"boxes": objects.boxes, "box_format": "normalized_cxcywh", "labels": objects.labels}
-        if self._names:
-            facts["label_names"] = [self._names[label] for label in objects.labels]
-        facts |= {"masks": objects.masks} if objects.masks else {}
-        facts |= {"keypoints": objects.keypoints} if objects.keypoints else {}
-        parts = (self.files.part(extension_of_name(image.path), image.path), Part("json", encode_json(facts)))
-        return SourceSample(safe_key(strip_extension(image.path)), parts, split=image.split)
+    def read_parts(self, label: str | None) -> list[Part]:
+        return [Part("json", encode_json(self._read_objects(label)))]
 
-    def _read_objects(self, label: str) -> _Objects:
+    def _read_objects(self, label: str | None) -> Facts:
+        """The fields of `json`. Raises DatasetError WDS232 for rows that are no objects."""
         labels, boxes, masks, keypoints = list[int](), list[list[float]](), list[Any](), list[Any]()
-        if label:
-            text = self.files.read(label, _MAX_LABEL_BYTES).removeprefix(b"\xef\xbb\xbf")
-            for number, row in enumerate(text.splitlines(), 1):
-                if row.strip():
-                    where = f"{path_for_message(os.path.join(self.files.root, label))}:{number}"
-                    kind, values = self._parse_row(row, where)
-                    box, mask, points = self._split_values(values, where)
-                    labels.append(kind)
-                    boxes.append(box)
-                    masks.append(mask)
-                    keypoints.append(points)
-        return _Objects(labels, boxes, masks if any(masks) else None, keypoints if any(keypoints) else None)
+        text = self.files.read(label, _MAX_LABEL_BYTES).removeprefix(b"\xef\xbb\xbf") if label else b""
+        for number, row in enumerate(text.splitlines(), 1):
+            if row.strip():
+                where = f"{path_for_message(os.path.join(self.files.root, label or ''))}:{number}"
+                kind, values = self._parse_row(row, where)
+                box, mask, points = self._split_values(values, where)
+                labels.append(kind)
+                boxes.append(box)
+                masks.append(mask)
+                keypoints.append(points)
+        facts: Facts = {"boxes": boxes, "box_format": "normalized_cxcywh", "labels": labels}
+        facts |= {"label_names": [self._names[label] for label in labels]} if self._names else {}
+        facts |= {"masks": masks} if any(masks) else {}
+        facts |= {"keypoints": keypoints} if any(keypoints) else {}
+        return facts
 
     def _parse_row(self, row: bytes, where: str) -> tuple[int, list[float]]:
         """(class, values) of a row. Raises DatasetError WDS232."""
@@ -247,49 +222,32 @@ class _YoloFolder:
 
     def describe(self) -> SourceDescription:
         """Cost: reads all label files."""
-        counts: Counter[str] = Counter()
-        example = ""
-        for image in self.images:
-            try:
-                objects = self._read_objects(image.label)
-            except WdsctlError:
-                continue  # reading the sample reports it
-            counts["boxes"] += len(objects.boxes)
-            counts["masks"] += objects.masks is not None
-            counts["keypoints"] += objects.keypoints is not None
-            counts["without objects"] += not objects.boxes
-            outside = sum(map(_is_outside, objects.boxes))
-            example = example or (image.label if outside else "")
-            counts["outside"] += outside
-        unused = self._unused_files()
-        findings = tuple(self._findings(counts, example, unused))
-        return SourceDescription(tuple(self._field_uses(counts)), findings, self._config(counts), unused)
+        survey = survey_boxes(self.images, self._read_objects, _is_outside)
+        labels = (image.label for image in self.images if image.label)
+        read = (self._names_file, *self._other_names_files, *self._list_files, *labels)
+        unused = unused_files(self.files, self.images, read)
+        findings = tuple(self._findings(survey, unused))
+        return SourceDescription(tuple(self._field_uses(survey)), findings, self._config(survey), unused)
 
-    def _unused_files(self) -> tuple[str, ...]:
-        used = {self._names_file, *self._other_names_files, *self._list_files}
-        used.update(path for image in self.images for path in image[:2])
-        return tuple(path for path in self.files.paths if path not in used)
-
-    def _config(self, counts: Counter[str]) -> DatasetConfig:
-        images = ",".join(sorted({extension_of_name(image.path) for image in self.images}))
+    def _config(self, survey: BoxSurvey) -> DatasetConfig:
         names = ["boxes", "box_format", "labels", *(["label_names"] if self._names else [])]
-        optional = tuple(name for name in ("masks", "keypoints") if counts[name])
+        optional = tuple(name for name in ("masks", "keypoints") if survey.filled[name])
         return DatasetConfig(
             "DetectionSample",
-            {"image": images, **{name: f"json[{name}]" for name in (*names, *optional)}},
+            {"image": endings_of(self.images), **{name: f"json[{name}]" for name in (*names, *optional)}},
             optional=optional,
             drawn_on="shown",  # tools that write and train on this format turn images by EXIF
         )
 
-    def _field_uses(self, counts: Counter[str]) -> Iterator[FieldUse]:
-        endings = sorted({extension_of_name(image.path) for image in self.images})
-        yield FieldUse("images", ",".join(endings), pluralize(len(self.images), "sample"))
+    def _field_uses(self, survey: BoxSurvey) -> Iterator[FieldUse]:
+        yield FieldUse("images", endings_of(self.images), pluralize(len(self.images), "sample"))
         labelled = sum(bool(image.label) for image in self.images)
-        note = f"{labelled:,} files, {counts['boxes']:,} boxes: center, width and height as fractions of the image"
+        note = f"{labelled:,} files, {survey.boxes:,} boxes: center, width and height as fractions of the image"
         yield FieldUse("label files", "json[boxes], json[labels]", note)
         for name in ("masks", "keypoints"):
-            if counts[name]:
-                yield FieldUse(f"{name} in label files", f"json[{name}]", f"in {pluralize(counts[name], 'image')}")
+            if survey.filled[name]:
+                note = f"in {pluralize(survey.filled[name], 'image')}"
+                yield FieldUse(f"{name} in label files", f"json[{name}]", note)
         if self._names:
             yield FieldUse(f"{self._names_file}: names", "json[label_names]", f"{len(self._names):,} names")
         else:
@@ -300,60 +258,23 @@ class _YoloFolder:
         for name in self._settings:
             if name not in read:
                 yield FieldUse(f"{self._names_file}: {name}", "", "about the dataset, not about one sample")
-        by_split = Counter(image.split for image in self.images)
-        for split in self.split_names:
-            yield FieldUse("folders and lists", f"split {split}", pluralize(by_split[split], "sample"))
+        yield from split_uses("folders and lists", self.images)
 
-    def _findings(self, counts: Counter[str], example: str, unused: Sequence[str]) -> Iterator[Finding]:
-        if counts["outside"]:
-            yield Finding(
-                code="WDS163",
-                severity="warning",
-                message=f"{pluralize(counts['outside'], 'box', 'boxes')} partly outside the image, such as in "
-                f"{path_for_message(example)}",
-                count=counts["outside"],
-            )
-        without = [image.path for image in self.images if not image.label]
-        if without:
-            yield Finding(
-                code="WDS242",
-                severity="warning",
-                message=f"{pluralize(len(without), 'image')} without a label file, such as "
-                f"{path_for_message(without[0])}: samples without objects",
-                count=len(without),
-            )
-        if self._twice:
-            yield Finding(
-                code="WDS212",
-                severity="warning",
-                message=f"{pluralize(len(self._twice), 'image')} in two lists or folders of splits, such as "
-                f"{path_for_message(self._twice[0])}: the first one counts",
-                count=len(self._twice),
-            )
+    def _findings(self, survey: BoxSurvey, unused: Sequence[str]) -> Iterator[Finding]:
+        yield from box_findings(survey, "image", "a box")
+        yield from unlabelled_findings(self.images, "image", "a label file", "objects")
+        twice = "in two lists or folders of splits"
+        yield from findings_about("WDS212", self._twice, "image", twice, ": the first one counts")
         unlisted = [image.path for image in self.images if not image.split]
-        if 0 < len(unlisted) < len(self.images):
-            yield Finding(
-                code="WDS213",
-                severity="warning",
-                message=f"{pluralize(len(unlisted), 'image')} in no split, such as {path_for_message(unlisted[0])}: "
-                "neither a list nor its folder names one",
-                count=len(unlisted),
-            )
-        if self._missing_in_lists:
-            yield Finding(
-                code="WDS231",
-                severity="error",
-                message=f"no image for {pluralize(len(self._missing_in_lists), 'line')} of "
-                f"{', '.join(self._list_files)}, such as {path_for_message(self._missing_in_lists[0])}",
-                count=len(self._missing_in_lists),
-            )
-        labels = [path for path in unused if _is_label_name(os.path.basename(path)) and self._is_label(path)]
+        if len(unlisted) < len(self.images):
+            consequence = ": neither a list nor its folder names one"
+            yield from findings_about("WDS213", unlisted, "image", "in no split", consequence)
+        yield from missing_in_lists(self._missing_in_lists, ", ".join(self._list_files))
+        labels = {path: None for path in unused if _is_label_name(os.path.basename(path)) and self._is_label(path)}
         if labels:
-            yield unused_finding(labels, "label files without an image")
-        rest = set(unused) - set(labels)
-        yield from unused_files_findings(
-            (path for path in unused if path in rest), "neither an image nor its label file", self.files.hidden
-        )
+            yield unused_finding([*labels], "label files without an image")
+        rest = [path for path in unused if path not in labels]
+        yield from unused_files_findings(rest, "neither an image nor its label file", self.files.hidden)
 
     def _is_label(self, path: str) -> bool:
         head = read_head(os.path.join(self.files.root, path), 1 << 12).splitlines()
@@ -460,7 +381,7 @@ def _named_splits(path: str, folders: Sequence[tuple[str, str]]) -> list[str]:
 def _split(path: str, folders: Sequence[tuple[str, str]]) -> str:
     """The split of an image by its folders: those of data.yaml, or the first that is named like a split."""
     named = next(iter(_named_splits(path, folders)), "")
-    return named or next(filter(None, map(split_of_folder, path.split("/")[:-1])), "")
+    return named or split_of_path(path)
 
 
 def _check_shares(values: list[float], where: str) -> None:
@@ -469,7 +390,7 @@ def _check_shares(values: list[float], where: str) -> None:
         raise _row_error(f"{odd:g} is not a fraction of the image: expected 0 to 1", where)
 
 
-def _is_outside(box: list[float]) -> bool:
+def _is_outside(box: Sequence[float], _: Facts) -> bool:
     x, y, width, height = box
     return any(
         center - size / 2 < -_TOLERANCE or center + size / 2 > 1 + _TOLERANCE
@@ -481,3 +402,6 @@ def _row_error(what: str, where: str) -> DatasetError:
     return DatasetError(
         what, hint="correct the row: `class cx cy w h`, as fractions of width and height", where=where, code="WDS232"
     )
+
+
+IMPORTER = AnnotationFormat("yolo", "YOLO boxes, polygons or keypoints: a text file for each image", _match, _read)
