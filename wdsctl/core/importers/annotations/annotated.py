@@ -44,7 +44,7 @@ class AnnotatedSample(NamedTuple):
     """A sample. `path`: of its medium; empty if it was not found, `reference` is then what its annotations name.
 
     `label`: what `read_parts` takes; None without annotations. `where`: the annotations, in messages. `extras`: further
-    parts, as (name of the part, path). `key`: if empty, the path without its extension.
+    parts, as (name of the part, path). `key`: if None, the path without its extension.
     """
 
     path: str
@@ -53,12 +53,17 @@ class AnnotatedSample(NamedTuple):
     reference: str = ""
     split: str = ""
     extras: tuple[tuple[str, str], ...] = ()
-    key: str = ""
+    key: str | int | None = None
 
 
-def explain_missing_picture(sample: AnnotatedSample) -> tuple[str, str]:
+def missing_error(problem: str, hint: str, where: str) -> DatasetError:
+    """Return the error for a sample whose medium was not found."""
+    return DatasetError(problem, hint=hint, where=where, code="WDS231")
+
+
+def missing_picture_error(sample: AnnotatedSample) -> DatasetError:
     problem = f"{path_for_message(sample.reference)!r}: no picture of this name is in the folder"
-    return problem, "copy the picture into the folder of the labels"
+    return missing_error(problem, "copy the picture into the folder of the labels", sample.where)
 
 
 def make_annotated_source(
@@ -67,22 +72,21 @@ def make_annotated_source(
     read_parts: Callable[[Any], Sequence[Part]],
     describe: Callable[[], SourceDescription],
     *,
-    explain_missing: Callable[[AnnotatedSample], tuple[str, str]] = explain_missing_picture,
+    make_missing_error: Callable[[AnnotatedSample], DatasetError] = missing_picture_error,
     splits: Iterable[str] | None = None,
     close: Callable[[], None] = lambda: None,
 ) -> Source:
-    """Make a source. `read_parts`: the parts of a label; it raises DatasetError. `explain_missing`: the problem and the
-    hint for a sample without a medium, which fails with WDS231. `splits`: if others than those of the samples.
+    """Make a source. `read_parts`: the parts of a label; it raises DatasetError. `make_missing_error`: for a sample
+    without a medium. `splits`: if the source has others than those of the samples.
     """
 
     def make_sample(sample: AnnotatedSample) -> SourceSample:
         if not sample.path:
-            problem, hint = explain_missing(sample)
-            raise DatasetError(problem, hint=hint, where=sample.where, code="WDS231")
+            raise make_missing_error(sample)
         parts = read_parts(sample.label)
         own = ((extension_of_name(sample.path), sample.path), *sample.extras)
-        key = safe_key(sample.key or strip_extension(sample.path))
-        return SourceSample(key, (*(files.part(*each) for each in own), *parts), split=sample.split)
+        key = strip_extension(sample.path) if sample.key is None else str(sample.key)
+        return SourceSample(safe_key(key), (*(files.part(*each) for each in own), *parts), split=sample.split)
 
     listed = ListedSamples(files, samples, make_sample, close=close)
     return SampleSource(listed, split_names(samples) if splits is None else splits, describe)

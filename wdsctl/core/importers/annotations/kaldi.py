@@ -11,27 +11,28 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from wdsctl.core.dataset.config import DatasetConfig
-from wdsctl.core.errors import DatasetError, Finding, InputError, WdsctlError
+from wdsctl.core.errors import DatasetError
 from wdsctl.core.file_limits import MAX_INDEX_BYTES
-from wdsctl.core.importers.common.files import extension_of_name
-from wdsctl.core.importers.common.folder_files import (
-    FolderFiles,
-    ListedSamples,
-    media_type_of,
-    normalize_split_names,
-    probe_folders,
-    unused_files_findings,
+from wdsctl.core.importers.annotations.annotated import (
+    AnnotatedSample,
+    AnnotationFormat,
+    endings_of,
+    make_annotated_source,
+    missing_error,
+    name_splits,
+    not_found_error,
+    split_uses,
+    unused_files,
 )
-from wdsctl.core.importers.common.samples import SourceSample
-from wdsctl.core.importers.common.source import SampleSource
-from wdsctl.core.importers.common.values import check_format_options, encode_json, read_head
-from wdsctl.core.importers.protocol import FieldUse, FormatMatch, Options, Part, Source, SourceDescription
-from wdsctl.core.samples.naming import safe_key, strip_extension
+from wdsctl.core.importers.annotations.transcripts import not_utf8_error, split_of_folders, transcript_findings
+from wdsctl.core.importers.common.folder_files import FolderFiles, media_type_of, probe_folders
+from wdsctl.core.importers.common.values import encode_json, read_head
+from wdsctl.core.importers.protocol import FieldUse, FormatMatch, Part, Source, SourceDescription
+from wdsctl.core.samples.naming import strip_extension
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message, pluralize
 
@@ -41,39 +42,22 @@ _DERIVED = frozenset({"spk2utt", "utt2dur", "utt2num_frames", "reco2dur", "spk2g
 _TRANSCRIPTS = "transcript"  # AISHELL's folder
 _MAX_DEPTH = 3
 _PROBED_FOLDERS = 50
-_SPLIT_FOLDER = re.compile("(train|dev|test)([-_].*)?")
 
 
-class KaldiImporter:
-    """There are no options."""
-
-    name = "kaldi"
-    about = "speech with lines of an id and a text, as Kaldi's data folders and AISHELL have them"
-
-    def recognise(self, path: str) -> FormatMatch | None:
-        try:
-            found = _find_texts(path, _PROBED_FOLDERS)
-        except (OSError, WdsctlError):
-            return None
-        return FormatMatch(0.95, f"{path_for_message(found[0])} has lines of an id and a transcript") if found else None
-
-    def open(self, path: str, options: Options) -> Source:
-        check_format_options(self.name, options, ())
-        texts = _find_texts(path)
-        if not texts:
-            raise InputError(
-                f"the folder has no files {_TEXT} and {_AUDIO}",
-                hint="check the path: pass a data folder of Kaldi, or the folder of several",
-                where=path_for_message(path),
-                code="WDS003",
-            )
-        folder = _Utterances(path, texts)
-        return SampleSource(
-            ListedSamples(folder.files, folder.lines, folder.make_sample), folder.split_names, folder.describe
-        )
+def _match(path: str) -> FormatMatch | None:
+    found = _find_texts(path, _PROBED_FOLDERS)
+    return FormatMatch(0.95, f"{path_for_message(found[0])} has lines of an id and a transcript") if found else None
 
 
-IMPORTER = KaldiImporter()
+def _read(path: str) -> Source:
+    texts = _find_texts(path)
+    if not texts:
+        hint = "check the path: pass a data folder of Kaldi, or the folder of several"
+        raise not_found_error(f"the folder has no files {_TEXT} and {_AUDIO}", path, hint)
+    folder = _Transcripts(path, texts)
+    return make_annotated_source(
+        folder.files, folder.lines, _read_parts, folder.describe, make_missing_error=_missing_audio_error
+    )
 
 
 def _find_texts(root: str, limit: int | None = None) -> list[str]:
@@ -94,21 +78,32 @@ def _is_aishell(root: str, path: str) -> bool:
 
 
 class _Line(NamedTuple):
-    """A transcript and the audio file it is about: `audio` is empty if there is none, and `reference` names it."""
-
-    where: str
     key: str
     text: str
-    audio: str
-    reference: str
     speaker: str
-    split: str
 
 
-class _Utterances:
+def _read_parts(line: _Line) -> list[Part]:
+    facts = {"id": line.key} | ({"speaker": line.speaker} if line.speaker else {})
+    return [Part("txt", line.text.encode()), Part("json", encode_json(facts))]
+
+
+def _missing_audio_error(sample: AnnotatedSample) -> DatasetError:
+    shown = path_for_message(sample.label.key)
+    if sample.reference.endswith("|"):
+        problem = f"the audio of {shown} is a command, which wdsctl never runs: {sample.reference!r}"
+        hint = f"run the commands, and write the names of the files that they make into {_AUDIO}"
+    else:
+        problem = f"no audio file {path_for_message(sample.reference) if sample.reference else shown}"
+        hint = "copy the recordings into the folder of the transcripts"
+    return missing_error(problem, hint, sample.where)
+
+
+class _Transcripts:
+    """The lines of all transcripts, and the audio files that they are about."""
+
     def __init__(self, root: str, texts: Sequence[str]) -> None:
         self.files = FolderFiles(root)
-        self._texts = list(texts)
         self._tables: list[str] = []
         self._by_name: dict[str, list[str]] = {}
         for path in self.files.paths:
@@ -116,14 +111,9 @@ class _Utterances:
                 name = path.rpartition("/")[2]
                 self._by_name.setdefault(name, []).append(path)
                 self._by_name.setdefault(strip_extension(name), []).append(path)
-        self.lines = [line for path in texts for line in self._read_text(path)]
-        self._splits = normalize_split_names(dict.fromkeys(each.split for each in self.lines if each.split))
+        self.lines = name_splits(line for path in texts for line in self._read_text(path))
 
-    @property
-    def split_names(self) -> tuple[str, ...]:
-        return tuple(self._splits.values())
-
-    def _read_text(self, path: str) -> Iterator[_Line]:
+    def _read_text(self, path: str) -> Iterator[AnnotatedSample]:
         """Raises DatasetError WDS232 for a data folder whose texts are parts of recordings."""
         folder = path[: path.rfind("/") + 1]
         is_kaldi = path == f"{folder}{_TEXT}"
@@ -141,9 +131,9 @@ class _Utterances:
             reference = audio.get(key, "") if is_kaldi else key
             found = self._find_audio(reference, folder)
             speaker = speakers.get(key, "") if is_kaldi else os.path.basename(os.path.dirname(found))
-            split = _split_of(folder if is_kaldi else found)
             where = f"{path_for_message(os.path.join(self.files.root, path))}:{number}"
-            yield _Line(where, key, text, found, reference, speaker, split)
+            split = split_of_folders(folder if is_kaldi else found)
+            yield AnnotatedSample(found, _Line(key, text, speaker), where, reference, split, key=key)
 
     def _read_pairs(self, path: str) -> Iterator[tuple[str, str]]:
         """(first word, the rest) of each line; nothing if there is no such file. Raises DatasetError WDS124."""
@@ -155,12 +145,8 @@ class _Utterances:
             try:
                 key, _, rest = line.decode().strip().partition(" ")
             except UnicodeDecodeError as error:
-                raise DatasetError(
-                    "the line is not UTF-8",
-                    hint="convert the file: `iconv -f GB18030 -t UTF-8 OLD > NEW`, with its encoding for GB18030",
-                    where=f"{path_for_message(os.path.join(self.files.root, path))}:{number}",
-                    code="WDS124",
-                ) from error
+                where = f"{path_for_message(os.path.join(self.files.root, path))}:{number}"
+                raise not_utf8_error(where, "GB18030") from error
             if key:
                 yield key, rest.strip()
 
@@ -174,56 +160,24 @@ class _Utterances:
         found = self._by_name.get(reference.rpartition("/")[2], [])
         return found[0] if len(found) == 1 else ""
 
-    def make_sample(self, line: _Line) -> SourceSample:
-        """Raises DatasetError WDS231 for a line without an audio file."""
-        if not line.audio:
-            is_command = line.reference.endswith("|")
-            raise DatasetError(
-                f"the audio of {path_for_message(line.key)} is a command, which wdsctl never runs: {line.reference!r}"
-                if is_command
-                else f"no audio file {path_for_message(line.reference or line.key)}",
-                hint=f"run the commands, and write the names of the files that they make into {_AUDIO}"
-                if is_command
-                else "copy the recordings into the folder of the transcripts",
-                where=line.where,
-                code="WDS231",
-            )
-        facts = {"id": line.key} | ({"speaker": line.speaker} if line.speaker else {})
-        parts = (
-            self.files.part(extension_of_name(line.audio), line.audio),
-            Part("txt", line.text.encode()),
-            Part("json", encode_json(facts)),
-        )
-        return SourceSample(safe_key(line.key), parts, split=self._splits.get(line.split, ""))
-
     def describe(self) -> SourceDescription:
-        used = {*self._tables, *(each.audio for each in self.lines)}
-        unused = tuple(path for path in self.files.paths if path not in used)
+        unused = unused_files(self.files, self.lines, self._tables)
         derived = [path for path in unused if path.rpartition("/")[2] in _DERIVED]
         rest = tuple(path for path in unused if path not in derived)
-        endings = ",".join(sorted({extension_of_name(each.audio) for each in self.lines if each.audio}))
+        empty = [each.where for each in self.lines if not each.label.text]
+        endings = endings_of(self.lines)
+        uses = (
+            FieldUse("transcripts", "txt", pluralize(len(self.lines), "line")),
+            FieldUse("audio files", endings, pluralize(len({each.path for each in self.lines if each.path}), "file")),
+            FieldUse("speakers", "json[speaker]", f"{len({each.label.speaker for each in self.lines}):,}"),
+            *(FieldUse(path, "", "follows from the other files") for path in derived),
+            *split_uses("folders", self.lines),
+        )
         fields = {"audio": endings or "wav", "text": "txt", "speaker": "json[speaker]"}
         config = DatasetConfig("TranscriptionSample", fields, optional=("speaker",))
-        uses = [
-            FieldUse("transcripts", "txt", pluralize(len(self.lines), "line")),
-            FieldUse("audio files", endings, pluralize(len({each.audio for each in self.lines if each.audio}), "file")),
-            FieldUse("speakers", "json[speaker]", f"{len({each.speaker for each in self.lines}):,}"),
-            *(FieldUse(path, "", "follows from the other files") for path in derived),
-        ]
-        counts = Counter(self._splits.get(each.split, "") for each in self.lines)
-        uses += [
-            FieldUse("folders", f"split {split}", pluralize(counts[split], "sample")) for split in self.split_names
-        ]
-        return SourceDescription(tuple(uses), tuple(self._findings(rest)), config, rest)
-
-    def _findings(self, unused: Sequence[str]) -> Iterator[Finding]:
-        empty = [each for each in self.lines if not each.text]
-        if empty:
-            message = f"{pluralize(len(empty), 'transcript')} without text, such as {empty[0].where}"
-            yield Finding(code="WDS148", severity="warning", message=message, count=len(empty))
-        yield from unused_files_findings(unused, "no line of a transcript names it", self.files.hidden)
+        return SourceDescription(uses, tuple(transcript_findings(self.files, empty, rest)), config, rest)
 
 
-def _split_of(path: str) -> str:
-    found = (_SPLIT_FOLDER.fullmatch(name) for name in path.split("/")[:-1])
-    return next((each[1] for each in found if each), "")
+IMPORTER = AnnotationFormat(
+    "kaldi", "speech with lines of an id and a text, as Kaldi's data folders and AISHELL have them", _match, _read
+)
