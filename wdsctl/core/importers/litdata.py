@@ -12,48 +12,28 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import islice
 from typing import Any
 
 from wdsctl.core.errors import DatasetError
 from wdsctl.core.file_limits import held_limit, unpacked_size_error
-from wdsctl.core.importers.common.description import make_table_source
 from wdsctl.core.importers.common.files import resolve_reference
-from wdsctl.core.importers.common.indexed_folders import (
-    IndexedFolder,
-    check_splits,
-    find_indexed_folders,
-    match_indexed_folders,
-)
+from wdsctl.core.importers.common.indexed_folders import FolderIndex, IndexedFolder, IndexedFormat
 from wdsctl.core.importers.common.offset_shards import (
     IndexedShardFile,
-    IndexedShardRows,
     OffsetShard,
-    decompress_zstd,
+    decompress,
     map_shard_file,
     read_packed,
     split_fields,
 )
-from wdsctl.core.importers.common.samples import RowMapping, exported_row_mapping
-from wdsctl.core.importers.common.source import make_row_source
-from wdsctl.core.importers.common.values import check_format_options, encode_npy, parse_list_option
-from wdsctl.core.importers.mds import decode_jpeg_list
-from wdsctl.core.importers.protocol import (
-    FieldUse,
-    FormatMatch,
-    Options,
-    Source,
-    damaged_file_error,
-    read_json_object,
+from wdsctl.core.importers.common.stored_fields import (
+    FieldDecoder,
+    exported_parts,
+    field_decoder,
+    file_decoder,
+    list_decoder,
 )
-from wdsctl.core.json_text import read_json
-from wdsctl.core.samples.naming import KEY_COLUMN, PARTS_COLUMN
-from wdsctl.core.samples.stored_values import (
-    RAW_IMAGE_EXTENSION,
-    is_stored_array,
-    raw_image_to_png,
-    stored_value_decoder,
-)
+from wdsctl.core.importers.protocol import damaged_file_error, read_json_object
 from wdsctl.core.shards.in_place.litdata import (
     ARROW_MAGIC,
     FRAMED_MAGIC,
@@ -64,10 +44,7 @@ from wdsctl.core.shards.in_place.litdata import (
     leaf_extension,
     parse_index,
 )
-from wdsctl.core.shards.in_place.table_scan import BY_CONTENT
 from wdsctl.core.text import path_for_message
-
-LeafDecoder = Callable[[bytes], Any]
 
 
 def is_media_format(encoding: str) -> bool:
@@ -75,22 +52,17 @@ def is_media_format(encoding: str) -> bool:
     return encoding.partition(":")[0] not in {"str", "text", "bool", "int", "float", "json"}
 
 
-def leaf_decoder(encoding: str, index: str) -> LeafDecoder:
+def leaf_decoder(encoding: str, index: str) -> FieldDecoder:
     """The decoder of a leaf. Raises DatasetError WDS234 for pickles and for unknown encodings."""
     kind = encoding.partition(":")[0]
     if kind in ("pickle", "graph"):
         raise _unsupported_error(f"a value is stored as {encoding!r}, and reading it could run code", index)
     if encoding in LIST_FORMATS:
-        return decode_jpeg_list
+        return list_decoder(file_decoder("jpg"))
     extension = leaf_extension(encoding)
     if extension is None:
         raise _unsupported_error(f"a value is stored as {encoding!r}, which is not known", index)
-    if extension in _SPECIAL_DECODERS:
-        return _SPECIAL_DECODERS[extension]
-    decode = stored_value_decoder(extension)
-    if decode is not None:
-        return _npy_decoder(decode) if is_stored_array(extension) else decode
-    return lambda data: {"bytes": data, "path": f"x.{extension}"}
+    return field_decoder(extension)
 
 
 def _unsupported_error(what: str, index: str) -> DatasetError:
@@ -99,77 +71,19 @@ def _unsupported_error(what: str, index: str) -> DatasetError:
     )
 
 
-def _npy_decoder(decode: LeafDecoder) -> LeafDecoder:
-    return lambda data: {"bytes": encode_npy(decode(data)), "path": "x.npy"}
-
-
-#: By the extension that the values have in place.
-_SPECIAL_DECODERS: dict[str, LeafDecoder] = {
-    BY_CONTENT: bytes,
-    "txt": bytes.decode,
-    RAW_IMAGE_EXTENSION: lambda data: {"bytes": raw_image_to_png(data), "path": "x.png"},
-}
-
-_DESCRIBED_ROWS = 4  # rows that are read to describe the source
-
 _FILE_HEADER = struct.Struct("<8sHHIII")  # magic, version, flags, items, items per frame, frames
 _FRAME_HEADER = struct.Struct("<IIQII")  # first item, items, offset, bytes, decompressed bytes
-
-
-class LitDataImporter:
-    """Reads one dataset, or a folder with one dataset per split, whose names are the beginnings of the keys.
-
-    Options: `-O drop=a,b` leaves fields out, `key=FIELD` holds the keys, `text=FIELD` becomes the part `txt`.
-    """
-
-    name = "litdata"
-    about = "a folder of LitData chunks, plain or compressed with zstd"
-
-    def recognise(self, path: str) -> FormatMatch | None:
-        return match_indexed_folders(path, _is_index, "LitData chunks")
-
-    def open(self, path: str, options: Options) -> Source:
-        check_format_options(self.name, options, ("key", "text", "drop"))
-        folders = find_indexed_folders(path, _is_index) or [IndexedFolder(path)]
-        check_splits(path, folders)
-        dropped = parse_list_option(options, "drop")
-        shards: list[IndexedShardFile] = []
-        is_media: dict[str, bool] = {}
-        for folder in folders:
-            own_shards, own_fields = _read_index(folder, dropped)
-            shards += own_shards
-            is_media |= own_fields
-        rows = IndexedShardRows([folder.index_file for folder in folders], shards)
-        splits = [folder.split for folder in folders if folder.split]
-        if KEY_COLUMN in is_media and all(_is_exported(folder.index_file) for folder in folders):
-            return make_row_source(rows, exported_row_mapping(self.name, options), splits)
-        return make_table_source(
-            rows,
-            RowMapping.from_options(options, media=[name for name in is_media if is_media[name]], key=":row"),
-            lambda: [row.values for row in islice(rows.rows(0), _DESCRIBED_ROWS)],
-            fields=list(is_media),
-            more_uses=lambda: [FieldUse(name, "", "dropped by `-O drop`") for name in dropped],
-            splits=splits,
-            has_file_references=False,
-        )
-
-
-IMPORTER = LitDataImporter()
-
-
-def _is_exported(index: str) -> bool:
-    return read_json_object(index).get("written_by") == "wdsctl"
 
 
 def _is_index(head: bytes) -> bool:
     return b'"chunks"' in head and b'"chunk_size"' in head
 
 
-def _read_index(folder: IndexedFolder, dropped: Sequence[str]) -> tuple[list[IndexedShardFile], dict[str, bool]]:
-    """The chunks of a folder, and its fields with whether they are media."""
+def _read_index(folder: IndexedFolder, dropped: Sequence[str]) -> FolderIndex:
     index = folder.index_file
+    content = read_json_object(index)
     try:
-        known = parse_index(read_json_object(index))
+        known = parse_index(content)
     except ValueError as error:
         raise damaged_file_error(str(error), index) from error
     if known.refusal:
@@ -184,14 +98,15 @@ def _read_index(folder: IndexedFolder, dropped: Sequence[str]) -> tuple[list[Ind
     tree = {name: numbers for name, numbers in tree.items() if name not in dropped}
     used = {number for numbers in tree.values() for number in _leaf_numbers(numbers)}
     decoders = [leaf_decoder(form, index) if i in used else None for i, form in enumerate(forms)]
-    unpack = (lambda data: decompress_zstd(data, "an item")) if known.are_items_compressed else bytes
+    unpack = (lambda data: decompress(data, "zstd", None, "an item")) if known.are_items_compressed else bytes
     decode = partial(_row_values, tree, decoders, unpack)
     if known.is_exported:
         decode = partial(_exported_parts, tree, forms, unpack)
-    shards = [_make_shard(folder.path, chunk, index, decode)._replace(split=folder.split) for chunk in known.chunks]
-    return shards, {
-        name: any(is_media_format(forms[i]) for i in _leaf_numbers(numbers)) for name, numbers in tree.items()
+    shards = [_make_shard(folder.path, chunk, index, decode) for chunk in known.chunks]
+    is_media = {
+        name: any(is_media_format(forms[i]) for i in _leaf_numbers(numbers)) for name, numbers in known.tree.items()
     }
+    return FolderIndex(shards, is_media, is_exported=content.get("written_by") == "wdsctl")
 
 
 def _leaf_numbers(numbers: int | Sequence[int]) -> Sequence[int]:
@@ -211,7 +126,7 @@ def _make_shard(
 def _open_chunk(path: str, samples: int, size: int) -> OffsetShard:
     data = map_shard_file(path)
     if data[:4] == ZSTD_MAGIC:
-        return OffsetShard(decompress_zstd(read_packed(path), path), path, samples)
+        return OffsetShard(decompress(read_packed(path), "zstd", None, path), path, samples)
     if len(data) < size:
         raise _broken_chunk_error(f"it has {len(data):,} bytes, but its index says {size:,}", path)
     if data[-8:] == ARROW_MAGIC:
@@ -236,7 +151,7 @@ def _join_frames(data: bytes | memoryview, path: str) -> bytes:
             total += size  # frames may share their bytes
             if total > allowed:
                 raise unpacked_size_error(allowed, path)
-            pieces.append(decompress_zstd(data[at : at + packed], path, size))
+            pieces.append(decompress(data[at : at + packed], "zstd", size, path))
     except struct.error as error:
         raise _broken_chunk_error("its table of frames is truncated", path) from error
     head = 4 * (items + 2)
@@ -249,7 +164,7 @@ def _broken_chunk_error(what: str, path: str) -> DatasetError:
 
 def _row_values(
     tree: LeafTree,
-    decoders: Sequence[LeafDecoder | None],
+    decoders: Sequence[FieldDecoder | None],
     unpack: Callable[[bytes], bytes],
     shard: OffsetShard,
     row: int,
@@ -269,13 +184,14 @@ def _exported_parts(
     """The parts of an exported sample, byte for byte."""
     data = unpack(shard.sample(row))
     leaves = split_fields(data, [None] * len(forms), f"{path_for_message(shard.path)}, sample {row:,}")
-    fields: dict[str, Any] = {}
+    fields: dict[str, bytes] = {}
     for name, numbers in tree.items():
         (number,) = _leaf_numbers(numbers)  # a value per field, not a list
         leaf, form = leaves[number], forms[number]
         fields[name] = repr(leaf_decoder(form, shard.path)(leaf)).encode() if form in ("int", "float") else leaf
-    fields[KEY_COLUMN] = fields[KEY_COLUMN].decode()
-    if PARTS_COLUMN not in fields:
-        return fields
-    kept = read_json(fields.pop(PARTS_COLUMN))
-    return {name: value for name, value in fields.items() if name == KEY_COLUMN or name in kept}
+    return exported_parts(fields)
+
+
+IMPORTER = IndexedFormat(
+    "litdata", "a folder of LitData chunks, plain or compressed with zstd", "LitData chunks", _is_index, _read_index
+)

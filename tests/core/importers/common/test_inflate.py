@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from wdsctl.core.errors import DatasetError
-from wdsctl.core.importers.common.offset_shards import decompress, decompress_zstd
+from wdsctl.core.importers.common.offset_shards import decompress
 
 DATA = b"some bytes " * 5000
 COMPRESSED = {
@@ -51,6 +51,6 @@ def test_decompress_names_unknown_algorithm() -> None:
 
 
 def test_decompress_zstd_needs_no_stated_size() -> None:
-    assert decompress_zstd(COMPRESSED["zstd:3"], "x.bin") == DATA
+    assert decompress(COMPRESSED["zstd:3"], "zstd", None, "x.bin") == DATA
     with pytest.raises(DatasetError):
-        decompress_zstd(b"rubbish", "x.bin")
+        decompress(b"rubbish", "zstd", None, "x.bin")

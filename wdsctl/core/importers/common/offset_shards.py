@@ -160,8 +160,10 @@ def read_packed(path: str) -> bytes | memoryview:
     return memoryview(data) if isinstance(data, mmap) else data[:]
 
 
-def decompress(data: bytes | memoryview, algorithm: str, size: int, path: str) -> bytes:
-    """Decompress `data` to exactly `size` bytes. `algorithm` may end with a level after a colon.
+def decompress(data: bytes | memoryview, algorithm: str, size: int | None, path: str) -> bytes:
+    """Decompress `data` to exactly `size` bytes, or, if it is None, to at most what `held_limit` allows.
+
+    `algorithm` may end with a level after a colon.
 
     Raises DatasetError WDS233 if the data are damaged, or decompress to more or fewer bytes; WDS234 if the algorithm is
     unknown; UsageError WDS236 if it needs pyarrow, which is not installed.
@@ -174,37 +176,21 @@ def decompress(data: bytes | memoryview, algorithm: str, size: int, path: str) -
             where=path_for_message(path),
             code="WDS234",
         )
-    if not 0 <= size <= _MAX_SHARD_BYTES:
+    if size is not None and not 0 <= size <= _MAX_SHARD_BYTES:
         raise _damaged_error(f"it has {size:,} bytes unpacked, too many for its 32-bit offsets", path)
-    if size > held_limit(len(data)):
-        raise unpacked_size_error(held_limit(len(data)), path)
-    try:
-        plain = _read_decompressed(data, kind, size)
-    except (OSError, ValueError, EOFError, zlib.error) as error:
-        if isinstance(error, UsageError):
-            raise
-        raise _damaged_error(str(error), path) from error
-    if len(plain) != size:
-        raise _damaged_error(f"it unpacks to {len(plain):,} bytes or more, not {size:,}", path)
-    return plain
-
-
-def decompress_zstd(data: bytes | memoryview, path: str, size: int | None = None) -> bytes:
-    """Decompress zstd `data`; if `size` is unknown, to at most what `held_limit` allows.
-
-    Raises as `decompress`.
-    """
-    if size is not None:
-        return decompress(data, "zstd", size, path)
     limit = held_limit(len(data))
-    try:
-        plain = _read_decompressed(data, "zstd", limit)
-    except (OSError, ValueError, EOFError) as error:
-        if isinstance(error, UsageError):
-            raise
-        raise _damaged_error(str(error), path) from error
-    if len(plain) > limit:
+    if size is not None and size > limit:
         raise unpacked_size_error(limit, path)
+    try:
+        plain = _read_decompressed(data, kind, limit if size is None else size)
+    except UsageError:
+        raise
+    except (OSError, ValueError, EOFError, zlib.error) as error:
+        raise _damaged_error(str(error), path) from error
+    if size is None and len(plain) > limit:
+        raise unpacked_size_error(limit, path)
+    if size is not None and len(plain) != size:
+        raise _damaged_error(f"it unpacks to {len(plain):,} bytes or more, not {size:,}", path)
     return plain
 
 
