@@ -14,12 +14,15 @@ from typing import Any
 from wdsctl.core.file_limits import MAX_INDEX_BYTES
 from wdsctl.core.importers.annotations.annotated import AnnotatedSample
 from wdsctl.core.importers.annotations.labelled import (
+    Facts,
     Labels,
     PictureIndex,
-    bounds,
+    Shape,
     find_label_files,
     label_format,
+    polygon_shape,
     refuse_labels,
+    shape_facts,
 )
 from wdsctl.core.importers.annotations.xml_text import parse_xml
 from wdsctl.core.importers.common.folder_files import FolderFiles, split_of_folder
@@ -90,40 +93,33 @@ def _parse_tag(image: dict[str, Any]) -> dict[str, Any]:
     return {**({"label_name": name} if name else {}), "annotation": image}
 
 
-def _parse(image: dict[str, Any]) -> dict[str, Any]:
-    boxes, names, masks = list[list[float]](), list[str](), list[Any]()
+def _parse(image: dict[str, Any]) -> Facts:
     where = str(image.get("@name", ""))
-    for kind in _AREAS:
-        for shape in _list_of(image.get(kind)):
-            box, mask = _area_of(kind, shape, where)
-            boxes.append(box)
-            names.append(str(shape.get("@label", "")))
-            masks.append(mask)
-    facts: dict[str, Any] = {"boxes": boxes, "box_format": "xyxy", "label_names": names}
-    facts |= {"masks": masks} if any(masks) else {}
+    shapes = [_read_shape(kind, shape, where) for kind in _AREAS for shape in _list_of(image.get(kind))]
     sizes = {name: image.get(f"@{name}", "") for name in ("width", "height")}
-    facts |= {name: int(value) for name, value in sizes.items() if value.isdecimal()}
+    facts = shape_facts(shapes) | {name: int(value) for name, value in sizes.items() if value.isdecimal()}
     others = sum(len(_list_of(image.get(kind))) for kind in _OTHERS)
-    return {**facts, "objects": len(boxes) + others, "annotation": image}
+    return {**facts, "objects": len(shapes) + others, "annotation": image}
 
 
-def _area_of(kind: str, shape: dict[str, Any], where: str) -> tuple[list[float], list[list[float]] | None]:
-    """(box, polygons) of a shape. Raises DatasetError WDS232."""
+def _read_shape(kind: str, shape: dict[str, Any], where: str) -> Shape:
+    """Raises DatasetError WDS232."""
     try:
+        name = str(shape.get("@label", ""))
         if kind == "box":
-            return [float(shape[name]) for name in _CORNERS], None
+            return Shape(name, [float(shape[name]) for name in _CORNERS])
         if kind == "ellipse":
             x, y, rx, ry = (float(shape[name]) for name in ("@cx", "@cy", "@rx", "@ry"))
-            return [x - rx, y - ry, x + rx, y + ry], None
+            return Shape(name, [x - rx, y - ry, x + rx, y + ry])
         if kind == "mask":
             left, top, width, height = (float(shape[f"@{name}"]) for name in ("left", "top", "width", "height"))
-            return [left, top, left + width, top + height], None
+            return Shape(name, [left, top, left + width, top + height])
         points = [[float(each) for each in pair.split(",")] for pair in shape["@points"].split(";")]
         if not all(len(point) == 2 for point in points):
             raise ValueError(points)
+        return polygon_shape(name, points)
     except (KeyError, TypeError, ValueError):
         refuse_labels(f"a {kind} lacks a number", where)
-    return bounds(points), [[each for point in points for each in point]]
 
 
 def _list_of(value: Any) -> list[Any]:

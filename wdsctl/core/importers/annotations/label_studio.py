@@ -20,12 +20,16 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from wdsctl.core.errors import WdsctlError
 from wdsctl.core.importers.annotations.annotated import AnnotatedSample
 from wdsctl.core.importers.annotations.labelled import (
+    Facts,
     Labels,
     PictureIndex,
+    Shape,
     bounds,
     find_label_files,
     label_format,
+    polygon_shape,
     refuse_labels,
+    shape_facts,
 )
 from wdsctl.core.importers.common.folder_files import FolderFiles, media_type_of
 from wdsctl.core.importers.common.text import JsonFile
@@ -139,58 +143,45 @@ def _label_of(value: dict[str, Any]) -> list[Any]:
     return next((value[key] for key in value if key.endswith("labels") and isinstance(value[key], list)), [])
 
 
-def _facts_of(task: Any, where: str) -> dict[str, Any]:
-    boxes, names, masks, choices = list[list[float]](), list[str](), list[Any](), list[str]()
-    size: tuple[Any, Any] = (None, None)
-    objects = 0
-    for value in _values_of(task):
-        choices += _choices_of(value)
-        label = _label_of(value)
-        if not label:
-            continue
-        objects += 1
-        size = value["size"]
-        for box, mask in _areas_of(value, size, where):
-            boxes.append(box)
-            names.append(str(label[0]))
-            masks.append(mask)
-    facts: dict[str, Any] = {"boxes": boxes, "box_format": "xyxy", "label_names": names}
-    facts |= {"masks": masks} if any(masks) else {}
-    facts |= {"choices": choices} if choices else {}
+def _facts_of(task: Any, where: str) -> Facts:
+    regions = [(str(label[0]), value) for value in _values_of(task) if (label := _label_of(value))]
+    shapes = [shape for name, value in regions for shape in _shapes_of(name, value, where)]
+    choices = [name for value in _values_of(task) for name in _choices_of(value)]
+    size = regions[-1][1]["size"] if regions else (None, None)
+    facts = shape_facts(shapes) | ({"choices": choices} if choices else {})
     facts |= {name: each for name, each in zip(("width", "height"), size, strict=True) if each is not None}
-    return {**facts, "objects": objects, "annotation": task}
+    return {**facts, "objects": len(regions), "annotation": task}
 
 
-def _areas_of(value: dict[str, Any], size: tuple[Any, Any], where: str) -> Iterator[tuple[list[float], Any]]:
-    """(box, polygons) of a region; nothing for a brush and for points. A turned box is a polygon, too."""
+def _shapes_of(name: str, value: dict[str, Any], where: str) -> Iterator[Shape]:
+    """The shape of a region; nothing for a brush and for points. A turned box is a polygon, too."""
+    size = value["size"]
     if not all(isinstance(each, int | float) and each > 0 for each in size):
         refuse_labels("a region lacks original_width and original_height", where)
     scale = size[0] / 100, size[1] / 100
     try:
         if "points" in value:
-            points = [[x * scale[0], y * scale[1]] for x, y in value["points"]]
-            yield bounds(points), [[each for point in points for each in point]]
+            yield polygon_shape(name, [[x * scale[0], y * scale[1]] for x, y in value["points"]])
         elif "radiusX" in value:
-            x, y, rx, ry = (value[name] for name in ("x", "y", "radiusX", "radiusY"))
-            yield bounds([[(x - rx) * scale[0], (y - ry) * scale[1]], [(x + rx) * scale[0], (y + ry) * scale[1]]]), None
+            x, y, rx, ry = (value[key] for key in ("x", "y", "radiusX", "radiusY"))
+            corners = [[(x - rx) * scale[0], (y - ry) * scale[1]], [(x + rx) * scale[0], (y + ry) * scale[1]]]
+            yield Shape(name, bounds(corners))
         elif "height" in value and "x" in value:
-            yield from _turned_box(value, scale)
+            yield _turned_box(name, value, scale)
     except (KeyError, TypeError, ValueError):
         refuse_labels("a region lacks a number", where)
 
 
-def _turned_box(value: dict[str, Any], scale: tuple[float, float]) -> Iterator[tuple[list[float], Any]]:
+def _turned_box(name: str, value: dict[str, Any], scale: tuple[float, float]) -> Shape:
     """The box of a rectangle; it turns around its first corner, clockwise by degrees."""
     left, top = value["x"] * scale[0], value["y"] * scale[1]
     width, height = value["width"] * scale[0], value["height"] * scale[1]
     angle = math.radians(value.get("rotation") or 0)
     if not angle:
-        yield [left, top, left + width, top + height], None
-        return
+        return Shape(name, [left, top, left + width, top + height])
     cosine, sine = math.cos(angle), math.sin(angle)
     corners = [(0.0, 0.0), (width, 0.0), (width, height), (0.0, height)]
-    points = [[left + x * cosine - y * sine, top + x * sine + y * cosine] for x, y in corners]
-    yield bounds(points), [[each for point in points for each in point]]
+    return polygon_shape(name, [[left + x * cosine - y * sine, top + x * sine + y * cosine] for x, y in corners])
 
 
 IMPORTER = label_format(

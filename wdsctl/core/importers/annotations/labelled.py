@@ -275,6 +275,26 @@ def bounds(points: Sequence[Sequence[float]]) -> list[float]:
     return [min(xs), min(ys), max(xs), max(ys)]
 
 
+class Shape(NamedTuple):
+    """An object with an area. `box`: xyxy. `polygon`: [x, y, x, y, ...]; None if its box is all that is known."""
+
+    name: str
+    box: list[float]
+    polygon: list[float] | None = None
+
+
+def polygon_shape(name: str, points: Sequence[Sequence[float]]) -> Shape:
+    return Shape(name, bounds(points), [each for point in points for each in point])
+
+
+def shape_facts(shapes: Sequence[Shape]) -> Facts:
+    """The fields of objects: `masks` only if one has a polygon."""
+    masks = [[each.polygon] if each.polygon else None for each in shapes]
+    boxes, names = [each.box for each in shapes], [each.name for each in shapes]
+    facts: Facts = {"boxes": boxes, "box_format": "xyxy", "label_names": names}
+    return facts | ({"masks": masks} if any(masks) else {})
+
+
 def label_error(what: str, where: str) -> DatasetError:
     """Return the error for labels that cannot be read."""
     return DatasetError(what, hint="correct the labels", where=where, code="WDS232")

@@ -13,7 +13,15 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from wdsctl.core.importers.annotations.labelled import Labels, bounds, label_format, refuse_labels
+from wdsctl.core.importers.annotations.labelled import (
+    Labels,
+    Shape,
+    bounds,
+    label_format,
+    polygon_shape,
+    refuse_labels,
+    shape_facts,
+)
 from wdsctl.core.importers.annotations.picture_json import find_picture_json, load_labels, read_picture_json
 from wdsctl.core.importers.common.folder_files import FolderFiles
 from wdsctl.core.importers.protocol import FieldUse
@@ -35,14 +43,7 @@ def _read_labelme(files: FolderFiles, _: str) -> Labels:
         if not isinstance(content, dict) or not isinstance(content.get("shapes"), list):
             refuse_labels("the file has no list of shapes", where)
         content.pop("imageData", None)
-        boxes, names, masks = list[list[float]](), list[str](), list[Any]()
-        for shape in content["shapes"]:
-            for box, mask in _areas_of(shape, where):
-                boxes.append(box)
-                names.append(str(shape.get("label", "")))
-                masks.append(mask)
-        facts: dict[str, Any] = {"boxes": boxes, "box_format": "xyxy", "label_names": names}
-        facts |= {"masks": masks} if any(masks) else {}
+        facts = shape_facts([each for shape in content["shapes"] for each in _shapes_of(shape, where)])
         sizes = ("width", content.get("imageWidth")), ("height", content.get("imageHeight"))
         facts |= {name: value for name, value in sizes if value is not None}
         return {**facts, "objects": len(content["shapes"]), **({"annotation": content} if path else {})}
@@ -54,21 +55,21 @@ def _read_labelme(files: FolderFiles, _: str) -> Labels:
     return Labels(pictures, parse, labels, uses)
 
 
-def _areas_of(shape: Any, where: str) -> Iterator[tuple[list[float], list[list[float]] | None]]:
-    """(box, polygons) of a shape that has an area; nothing for points and lines."""
+def _shapes_of(shape: Any, where: str) -> Iterator[Shape]:
+    """The shape, if it has an area; nothing for points and lines."""
     if not isinstance(shape, dict) or shape.get("shape_type", "polygon") not in _AREAS:
         return
-    points = shape.get("points")
+    name, kind, points = str(shape.get("label", "")), shape.get("shape_type", "polygon"), shape.get("points")
     if not isinstance(points, list) or not points or not all(map(_is_point, points)):
         refuse_labels(f"the points of {shape.get('label', 'a shape')!r} are not pairs of numbers", where)
-    if shape.get("shape_type") == "circle" and len(points) == 2:
+    if kind == "circle" and len(points) == 2:
         (x, y), edge = points
         radius = math.dist((x, y), edge)
-        yield [x - radius, y - radius, x + radius, y + radius], None
-    elif shape.get("shape_type", "polygon") == "polygon":
-        yield bounds(points), [[each for point in points for each in point]]
+        yield Shape(name, [x - radius, y - radius, x + radius, y + radius])
+    elif kind == "polygon":
+        yield polygon_shape(name, points)
     else:
-        yield bounds(points), None
+        yield Shape(name, bounds(points))
 
 
 def _is_point(value: Any) -> bool:
