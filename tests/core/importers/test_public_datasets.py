@@ -258,9 +258,11 @@ def test_kaldi_never_runs_commands_and_refuses_segments(tmp_path: Path) -> None:
     public_datasets.kaldi(tmp_path / "raw")
     table = tmp_path / "raw" / "wav.scp"
     table.write_text(table.read_text("utf-8").replace("wavs/spk0-utt0.wav", "touch hacked |"), "utf-8")
+    text = tmp_path / "raw" / "text"
+    text.write_text("\n" + text.read_text("utf-8"), "utf-8")
 
     errors = read_errors(tmp_path / "raw")
-    assert {number: error.code for number, error in errors.items()} == {0: "WDS231"}
+    assert {number: (error.code, error.where) for number, error in errors.items()} == {0: ("WDS231", f"{text}:2")}
     assert "never runs" in errors[0].message
 
     (tmp_path / "raw" / "segments").write_text("a b 0.0 1.0\n", "utf-8")

@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 from wdsctl.core.dataset.config import DatasetConfig
 from wdsctl.core.errors import DatasetError
-from wdsctl.core.file_limits import MAX_INDEX_BYTES
 from wdsctl.core.importers.annotations.annotated import (
     AnnotatedSample,
     AnnotationFormat,
@@ -28,7 +27,12 @@ from wdsctl.core.importers.annotations.annotated import (
     split_uses,
     unused_files,
 )
-from wdsctl.core.importers.annotations.transcripts import not_utf8_error, split_of_folders, transcript_findings
+from wdsctl.core.importers.annotations.transcripts import (
+    not_utf8_error,
+    read_lines,
+    split_of_folders,
+    transcript_findings,
+)
 from wdsctl.core.importers.common.folder_files import FolderFiles, media_type_of, probe_folders
 from wdsctl.core.importers.common.values import encode_json, read_head
 from wdsctl.core.importers.protocol import FieldUse, FormatMatch, Part, Source, SourceDescription
@@ -125,30 +129,29 @@ class _Transcripts:
                 where=path_for_message(os.path.join(self.files.root, folder)),
                 code="WDS232",
             )
-        audio = dict(self._read_pairs(f"{folder}{_AUDIO}")) if is_kaldi else {}
-        speakers = dict(self._read_pairs(f"{folder}{_SPEAKERS}")) if is_kaldi else {}
-        for number, (key, text) in enumerate(self._read_pairs(path), 1):
+        audio, speakers = dict[str, str](), dict[str, str]()
+        if is_kaldi:
+            audio = {key: rest for _, key, rest in self._read_pairs(f"{folder}{_AUDIO}")}
+            speakers = {key: rest for _, key, rest in self._read_pairs(f"{folder}{_SPEAKERS}")}
+        for where, key, text in self._read_pairs(path):
             reference = audio.get(key, "") if is_kaldi else key
             found = self._find_audio(reference, folder)
             speaker = speakers.get(key, "") if is_kaldi else os.path.basename(os.path.dirname(found))
-            where = f"{path_for_message(os.path.join(self.files.root, path))}:{number}"
             split = split_of_folders(folder if is_kaldi else found)
             yield AnnotatedSample(found, _Line(key, text, speaker), where, reference, split, key=key)
 
-    def _read_pairs(self, path: str) -> Iterator[tuple[str, str]]:
-        """(first word, the rest) of each line; nothing if there is no such file. Raises DatasetError WDS124."""
+    def _read_pairs(self, path: str) -> Iterator[tuple[str, str, str]]:
+        """(place, first word, the rest) of each line; nothing if there is no such file. Raises DatasetError WDS124."""
         if path not in self.files.paths:
             return
         self._tables.append(path)
-        text = self.files.read(path, MAX_INDEX_BYTES).removeprefix(b"\xef\xbb\xbf")
-        for number, line in enumerate(text.split(b"\n"), 1):
+        for where, line in read_lines(self.files, path):
             try:
                 key, _, rest = line.decode().strip().partition(" ")
             except UnicodeDecodeError as error:
-                where = f"{path_for_message(os.path.join(self.files.root, path))}:{number}"
                 raise not_utf8_error(where, "GB18030") from error
             if key:
-                yield key, rest.strip()
+                yield where, key, rest.strip()
 
     def _find_audio(self, reference: str, folder: str) -> str:
         """The audio file that a line names; of a path of another machine, the only file with its name."""

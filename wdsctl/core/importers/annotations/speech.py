@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 from wdsctl.core.dataset.config import DatasetConfig
 from wdsctl.core.errors import DatasetError
-from wdsctl.core.file_limits import MAX_INDEX_BYTES
 from wdsctl.core.importers.annotations.annotated import (
     AnnotatedSample,
     AnnotationFormat,
@@ -28,7 +27,12 @@ from wdsctl.core.importers.annotations.annotated import (
     split_uses,
     unused_files,
 )
-from wdsctl.core.importers.annotations.transcripts import not_utf8_error, split_of_folders, transcript_findings
+from wdsctl.core.importers.annotations.transcripts import (
+    not_utf8_error,
+    read_lines,
+    split_of_folders,
+    transcript_findings,
+)
 from wdsctl.core.importers.common.files import extension_of_name
 from wdsctl.core.importers.common.folder_files import FolderFiles, media_type_of, walk_folders
 from wdsctl.core.importers.common.values import encode_json, read_head
@@ -98,15 +102,12 @@ class _SpeechFolder:
     def _read_transcript(self, path: str) -> Iterator[AnnotatedSample]:
         folder = f"{_WAVS}/" if self.has_table else path[: path.rfind("/") + 1]
         split = split_of_folders(path)
-        text = self.files.read(path, MAX_INDEX_BYTES).removeprefix(b"\xef\xbb\xbf")
-        shown = path_for_message(os.path.join(self.files.root, path))
-        for number, row in enumerate(text.split(b"\n"), 1):
+        for where, row in read_lines(self.files, path):
             line = row.decode("utf-8", "surrogateescape").strip("\r")
-            if line.strip():
-                name, *fields = line.split("|") if self.has_table else line.split(" ", 1)
-                stem = f"{folder}{name}"
-                label = _Line(f"{shown}:{number}", stem.rpartition("/")[2], tuple(fields))
-                yield AnnotatedSample(self._audio.get(stem, ""), label, label.where, stem, split, key=stem)
+            name, *fields = line.split("|") if self.has_table else line.split(" ", 1)
+            stem = f"{folder}{name}"
+            label = _Line(where, stem.rpartition("/")[2], tuple(fields))
+            yield AnnotatedSample(self._audio.get(stem, ""), label, where, stem, split, key=stem)
 
     def missing_audio_error(self, sample: AnnotatedSample) -> DatasetError:
         """The error of a line without an audio file. Raises the one of a line that cannot be read."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 
 from wdsctl.core.errors import DatasetError, Finding
+from wdsctl.core.file_limits import MAX_INDEX_BYTES
 from wdsctl.core.importers.annotations.annotated import findings_about
 from wdsctl.core.importers.common.folder_files import FolderFiles, unused_files_findings
+from wdsctl.core.text import path_for_message
 
 _SPLIT_FOLDER = re.compile("(train|dev|test)([-_].*)?")
 
@@ -16,6 +19,14 @@ def split_of_folders(path: str) -> str:
     """The split that a folder of a path names, such as `train-clean-100` or `dev_other`; empty if there is none."""
     found = (_SPLIT_FOLDER.fullmatch(name) for name in path.split("/")[:-1])
     return next((each[1] for each in found if each), "")
+
+
+def read_lines(files: FolderFiles, path: str) -> Iterator[tuple[str, bytes]]:
+    """(its place, for messages; a line) of each line of a file that is not blank."""
+    shown = path_for_message(os.path.join(files.root, path))
+    for number, line in enumerate(files.read(path, MAX_INDEX_BYTES).removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
+        if line.strip():
+            yield f"{shown}:{number}", line
 
 
 def not_utf8_error(where: str, encoding: str) -> DatasetError:

@@ -101,6 +101,9 @@ class _YoloFolder:
             if _read_names(self.files, path) == list(self._names.values())
         ]
         self._keypoint_shape = _keypoint_shape(self._settings)
+        values = ((self._settings.get(split), split) for split in _SPLIT_KEYS)
+        listed = ((each, split) for value, split in values for each in (value if isinstance(value, list) else [value]))
+        self._named = [(each, split) for each, split in listed if isinstance(each, str)]  # lists and folders
         self._missing_in_lists: list[str] = []
         self._twice: list[str] = []
         self._list_files: list[str] = []
@@ -138,11 +141,7 @@ class _YoloFolder:
         """Image -> split, from the lists that data.yaml names, and train.txt, val.txt and test.txt."""
         found: dict[str, str] = {}
         lists = {f"{split}.txt": split for split in _SPLIT_KEYS}
-        for split in _SPLIT_KEYS:
-            named = self._settings.get(split)
-            for each in named if isinstance(named, list) else [named]:
-                if isinstance(each, str) and each.endswith(".txt"):
-                    lists[_inside(each, self.files.root)] = split
+        lists |= {_inside(each, self.files.root): split for each, split in self._named if each.endswith(".txt")}
         for name, split in lists.items():
             if name not in self.files.paths:
                 continue
@@ -162,12 +161,8 @@ class _YoloFolder:
 
     def _splits_by_folder(self) -> list[tuple[str, str]]:
         """(folder, split) of data.yaml: `val: ../valid/images` is the folder `valid/images`. It may name one twice."""
-        named = {split: self._settings.get(split) for split in _SPLIT_KEYS}
         return [
-            (f"{_inside(each, self.files.root)}/", split)
-            for split, value in named.items()
-            for each in (value if isinstance(value, list) else [value])
-            if isinstance(each, str) and not each.endswith(".txt")
+            (f"{_inside(each, self.files.root)}/", split) for each, split in self._named if not each.endswith(".txt")
         ]
 
     def read_parts(self, label: str | None) -> list[Part]:
