@@ -96,12 +96,21 @@ def _read_index(folder: IndexedFolder, dropped: Sequence[str]) -> FolderIndex:
         )
     forms, tree = known.formats, known.tree
     tree = {name: numbers for name, numbers in tree.items() if name not in dropped}
-    used = {number for numbers in tree.values() for number in _leaf_numbers(numbers)}
-    decoders = [leaf_decoder(form, index) if i in used else None for i, form in enumerate(forms)]
+    used = sorted({number for numbers in tree.values() for number in _leaf_numbers(numbers)})
+    decoders = {number: leaf_decoder(forms[number], index) for number in used}
     unpack = (lambda data: decompress(data, "zstd", None, "an item")) if known.are_items_compressed else bytes
-    decode = partial(_row_values, tree, decoders, unpack)
-    if known.is_exported:
-        decode = partial(_exported_parts, tree, forms, unpack)
+
+    def decode(shard: OffsetShard, row: int) -> dict[str, Any]:
+        where = f"{path_for_message(shard.path)}, sample {row:,}"
+        leaves = split_fields(unpack(shard.sample(row)), [None] * len(forms), where)
+        if known.is_exported:
+            return _decode_exported(tree, forms, decoders, leaves)
+        values = {number: decode_leaf(leaves[number]) for number, decode_leaf in decoders.items()}
+        return {
+            name: values[numbers] if isinstance(numbers, int) else [values[number] for number in numbers]
+            for name, numbers in tree.items()
+        }
+
     shards = [_make_shard(folder.path, chunk, index, decode) for chunk in known.chunks]
     is_media = {
         name: any(is_media_format(forms[i]) for i in _leaf_numbers(numbers)) for name, numbers in known.tree.items()
@@ -162,33 +171,14 @@ def _broken_chunk_error(what: str, path: str) -> DatasetError:
     return DatasetError(what, hint="copy the chunk again from its origin", where=path_for_message(path), code="WDS233")
 
 
-def _row_values(
-    tree: LeafTree,
-    decoders: Sequence[FieldDecoder | None],
-    unpack: Callable[[bytes], bytes],
-    shard: OffsetShard,
-    row: int,
+def _decode_exported(
+    tree: LeafTree, forms: Sequence[str], decoders: Mapping[int, FieldDecoder], leaves: Sequence[bytes]
 ) -> dict[str, Any]:
-    data = unpack(shard.sample(row))
-    fields = split_fields(data, [None] * len(decoders), f"{path_for_message(shard.path)}, sample {row:,}")
-    leaves = [decode(field) if decode else None for decode, field in zip(decoders, fields, strict=True)]
-    return {
-        name: leaves[numbers] if isinstance(numbers, int) else [leaves[i] for i in numbers]
-        for name, numbers in tree.items()
-    }
-
-
-def _exported_parts(
-    tree: LeafTree, forms: Sequence[str], unpack: Callable[[bytes], bytes], shard: OffsetShard, row: int
-) -> dict[str, Any]:
-    """The parts of an exported sample, byte for byte."""
-    data = unpack(shard.sample(row))
-    leaves = split_fields(data, [None] * len(forms), f"{path_for_message(shard.path)}, sample {row:,}")
     fields: dict[str, bytes] = {}
     for name, numbers in tree.items():
         (number,) = _leaf_numbers(numbers)  # a value per field, not a list
-        leaf, form = leaves[number], forms[number]
-        fields[name] = repr(leaf_decoder(form, shard.path)(leaf)).encode() if form in ("int", "float") else leaf
+        is_number = forms[number] in ("int", "float")
+        fields[name] = repr(decoders[number](leaves[number])).encode() if is_number else leaves[number]
     return exported_parts(fields)
 
 

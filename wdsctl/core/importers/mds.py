@@ -21,7 +21,7 @@ from wdsctl.core.importers.common.offset_shards import (
     IndexedShardFile,
     OffsetShard,
     decompress,
-    open_plain_shard,
+    map_shard_file,
     read_packed,
 )
 from wdsctl.core.importers.common.stored_fields import (
@@ -102,49 +102,34 @@ def _make_shard(folder: str, entry: Mapping[str, Any], index: str, dropped: Sequ
         known = parse_entry(entry)
     except (LookupError, TypeError, ValueError, OverflowError) as error:  # of infinity
         raise damaged_file_error(f"a shard's entry is incomplete ({error})", index) from error
-    (names, encodings, sizes), samples, raw_size = known.columns, known.samples, known.size
+    (names, encodings, sizes), samples, size = known.columns, known.samples, known.size
     columns = zip(names, encodings, strict=True)
-    decoders = [None if name in dropped else column_decoder(name, encoding, index) for name, encoding in columns]
+    decoders = {name: column_decoder(name, encoding, index) for name, encoding in columns if name not in dropped}
+
+    def decode(shard: OffsetShard, row: int) -> dict[str, Any]:
+        fields = dict(zip(names, shard.fields(row, sizes), strict=True))
+        if KEY_COLUMN in names:
+            return exported_parts(fields)
+        return {name: decoders[name](data) for name, data in fields.items() if name in decoders}
+
     plain = resolve_reference(folder, known.name, path_for_message(index))
     path = resolve_reference(folder, known.file_name, path_for_message(index))
     if known.packed_name and not source_files.exists(path) and source_files.exists(plain):
         path = plain
-    compression, stem = known.compression, known.name.removesuffix(".mds")
-    if path == plain or not compression:
-        opening = partial(_open_plain, path, samples, raw_size)
-    else:
-        opening = partial(_open_compressed, path, samples, raw_size, compression)
-    if KEY_COLUMN in names:
-        return IndexedShardFile(path, samples, opening, partial(_exported_parts, names, sizes), stem=stem)
-    return IndexedShardFile(path, samples, opening, partial(_row_values, names, sizes, decoders), stem=stem)
+    compression = "" if path == plain else known.compression
+    opening = partial(_open_shard, path, samples, size, compression)
+    return IndexedShardFile(path, samples, opening, decode, stem=known.name.removesuffix(".mds"))
 
 
-def _open_plain(path: str, samples: int, size: int) -> OffsetShard:
-    shard = open_plain_shard(path, samples)
+def _open_shard(path: str, samples: int, size: int, compression: str) -> OffsetShard:
+    """Memory: the whole decompressed shard, if it is compressed."""
+    if compression:
+        return OffsetShard(decompress(read_packed(path), compression, size, path), path, samples)
+    shard = OffsetShard(map_shard_file(path), path, samples)
     found = source_files.stat_file(path).size
     if found != size:
         raise shard.damaged(f"it has {found:,} bytes, but its index says {size:,}")
     return shard
-
-
-def _open_compressed(path: str, samples: int, size: int, compression: str) -> OffsetShard:
-    """Decompress a shard. Memory: the whole decompressed shard."""
-    return OffsetShard(decompress(read_packed(path), compression, size, path), path, samples)
-
-
-def _row_values(
-    names: Sequence[str],
-    sizes: Sequence[int | None],
-    decoders: Sequence[FieldDecoder | None],
-    shard: OffsetShard,
-    row: int,
-) -> dict[str, Any]:
-    fields = zip(names, decoders, shard.fields(row, sizes), strict=True)
-    return {name: decode(data) for name, decode, data in fields if decode is not None}
-
-
-def _exported_parts(names: Sequence[str], sizes: Sequence[int | None], shard: OffsetShard, row: int) -> dict[str, Any]:
-    return exported_parts(dict(zip(names, shard.fields(row, sizes), strict=True)))
 
 
 IMPORTER = IndexedFormat(

@@ -35,20 +35,15 @@ _RANGES = {"dimensions": slice(7, 10), "location": slice(10, 13)}
 
 
 def _find(path: str) -> str:
-    folder = _find_labels(path)
-    if not folder:
+    above = (prefix for prefix, names in probe_folders(path, depth=_MAX_DEPTH) if _LABELS in names.folders)
+    prefix = next(above, None)
+    if prefix is None:
         return ""
+    folder = f"{prefix}{_LABELS}"
     names = [name for name in list_folder(os.path.join(path, folder), path).files if name.endswith(".txt")]
     heads = (read_head(os.path.join(path, folder, name), 1 << 12) for name in names[:20])
     line = next((head.splitlines()[0] for head in heads if head.strip()), b"")
     return f"{path_for_message(f'{folder}/{names[0]}')} has lines of KITTI's objects" if _LINE.fullmatch(line) else ""
-
-
-def _find_labels(root: str) -> str:
-    """The first folder `label_2`, relative to the root; empty if there is none."""
-    found = (prefix for prefix, names in probe_folders(root, depth=_MAX_DEPTH) if _LABELS in names.folders)
-    prefix = next(found, None)
-    return "" if prefix is None else f"{prefix}{_LABELS}"
 
 
 def _read(files: FolderFiles, _: str) -> Labels:

@@ -77,13 +77,14 @@ def label_format(
         return FormatMatch(_SCORE, reason) if reason else None
 
     def open_labels(path: str) -> Source:
-        if not find(path):
+        if not importer.recognise(path):
             raise not_found_error(f"the source has no {what}", path)
         file = "" if source_files.is_folder(path) else os.path.basename(path)
         files = FolderFiles(os.path.dirname(path) or "." if file else path)
         return _make_source(files, read(files, file), is_whole=not file)
 
-    return AnnotationFormat(name, about, match, open_labels)
+    importer = AnnotationFormat(name, about, match, open_labels)
+    return importer
 
 
 def find_label_files(path: str, ending: str, is_one: Callable[[str], bool]) -> list[str]:

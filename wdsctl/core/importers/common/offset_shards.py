@@ -140,11 +140,6 @@ def _make_row(number: int, shard: IndexedShardFile, opened: OffsetShard, row: in
         return empty._replace(fault=fault)
 
 
-def open_plain_shard(path: str, samples: int) -> OffsetShard:
-    """Open an uncompressed shard."""
-    return OffsetShard(map_shard_file(path), path, samples)
-
-
 #: Name in an index -> name in pyarrow, which reads what Python's library cannot.
 _ARROW_CODECS = {"zstd": "zstd", "br": "brotli"}
 COMPRESSIONS = ("zstd", "gz", "bz2", "br", "snappy")
