@@ -211,8 +211,7 @@ class _ImageRows:
                 name = record.get(FILE_NAME_FIELD)
                 if row - first_row == len(records):
                     records.append([])
-                    names[row] = name
-                elif name != names[row]:
+                if names.setdefault(row, name) != name:
                     raise DatasetError(
                         f"the image {record['id']!r} has the file {name!r} here, but {names[row]!r} in another "
                         "annotation file",
@@ -400,34 +399,19 @@ class _ImageRows:
             ("missing categories", "WDS232", "annotation", "", "of a category that the files do not list (skipped)"),
         ):
             if self._counts[kind]:
-                count = pluralize(self._counts[kind], one, many)
-                yield Finding(
-                    code=code,
-                    severity="warning",  # -O orphans=skip has asked to skip the annotations
-                    message=f"{count} {what}, such as {self._examples[kind]}",
-                    count=self._counts[kind],
-                )
-        with_captions = sum(any("caption" in note for note in self._parsed_notes(row)) for row in self._caption_rows())
-        lacking = len(self._images) - with_captions
-        if self._counts["caption"] and not self._counts["bbox"] and lacking:
-            yield Finding(
-                code="WDS148",
-                severity="warning",
-                message=f"{pluralize(lacking, 'image')} without a caption, which the loader skips (CaptioningSample)",
-                count=lacking,
-            )
+                # A warning only, because -O orphans=skip has asked to skip the annotations.
+                message = f"{pluralize(self._counts[kind], one, many)} {what}, such as {self._examples[kind]}"
+                yield Finding(code=code, severity="warning", message=message, count=self._counts[kind])
+        if self._counts["caption"] and not self._counts["bbox"]:
+            rows = range(len(self._images))
+            lacking = sum(not any("caption" in note for note in self._parsed_notes(row)) for row in rows)
+            if lacking:
+                without = f"{pluralize(lacking, 'image')} without a caption, which the loader skips (CaptioningSample)"
+                yield Finding(code="WDS148", severity="warning", message=without, count=lacking)
         bare = int(np.count_nonzero(np.diff(self._ends) == 0))
         if bare:
-            yield Finding(
-                code="WDS242",
-                severity="note",
-                message=f"{pluralize(bare, 'image')} without annotations: samples with empty lists",
-                count=bare,
-            )
-
-    def _caption_rows(self) -> Iterator[int]:
-        """The rows to look into for captions: all of them, if captions are what the samples are about."""
-        return iter(range(len(self._images)) if self._counts["caption"] and not self._counts["bbox"] else ())
+            message = f"{pluralize(bare, 'image')} without annotations: samples with empty lists"
+            yield Finding(code="WDS242", severity="note", message=message, count=bare)
 
     def _parsed_notes(self, row: int) -> Iterator[dict[str, Any]]:
         for file_number, start, stop in self._notes[self._ends[row] : self._ends[row + 1]].tolist():
