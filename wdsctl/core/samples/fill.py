@@ -381,10 +381,11 @@ def _keys_with_classes(field: SampleField, facts: Sequence[PartFacts]) -> Iterat
 def _keys_by_name(field: SampleField, facts: Sequence[PartFacts]) -> Iterator[FilledField]:
     kinds = _KEY_KINDS_OF_FIELD.get(field.name, _KEY_KINDS.get(field.kind))
     for part in facts:
+        clips = _find_clips(part) if field.name == CLIP_FIELD.name else set()
         for key in part.keys:
             if field.name == "labels" and key.kind == "list of text" and _name_of(key) not in field.json_names:
                 continue  # `category` is a list of names
-            if field.name == CLIP_FIELD.name and not _is_clip(part, key):
+            if field.name == CLIP_FIELD.name and key.path not in clips:
                 continue
             if kinds is None or key.kind in kinds or (field.kind == "integer" and key.spelled_share):
                 # `messages` takes the whole object, whose system prompt and tools belong to the conversation.
@@ -392,10 +393,13 @@ def _keys_by_name(field: SampleField, facts: Sequence[PartFacts]) -> Iterator[Fi
                 yield from _from_key(field, part, key, () if is_whole else key.path)
 
 
-def _is_clip(part: PartFacts, key: JsonKeyFacts) -> bool:
-    """Whether an object has the start of a clip, and no other names than those of its range."""
-    inside = {each.path[-1] for each in part.keys if each.path[:-1] == key.path}
-    return any(set(names[:1]) <= inside <= set(names) for names in CLIP_KEYS.values())
+def _find_clips(part: PartFacts) -> set[tuple[str | None, ...]]:
+    """The paths of the objects that have the start of a clip, and no other names than those of its range."""
+    names_by_path: dict[tuple[str | None, ...], set[str | None]] = {}
+    for key in part.keys:
+        names_by_path.setdefault(key.path[:-1], set()).add(key.path[-1])
+    ranges = CLIP_KEYS.values()
+    return {path for path, inside in names_by_path.items() if any({*each[:1]} <= inside <= {*each} for each in ranges)}
 
 
 def _objects_of_pairs(field: SampleField, facts: Sequence[PartFacts]) -> Iterator[FilledField]:
