@@ -456,7 +456,7 @@ def test_hint_suggests_skipping_samples_last(tmp_path: Path) -> None:
 
     hint = caught.value.hint
     assert hint.index("complete the samples") < hint.index("--on-missing keep") < hint.index("--on-missing skip")
-    assert "--on-missing skip (skips 2 samples; left-out.tsv lists all that it leaves out)" in hint
+    assert "--on-missing skip` (skips 2 samples; left-out.tsv lists all that it leaves out)" in hint
 
 
 @pytest.mark.parametrize(

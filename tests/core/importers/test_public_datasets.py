@@ -471,8 +471,8 @@ def test_repeated_ids_have_a_way_that_the_message_names(folder: Path, capsys: py
     (folder / "chat.json").write_text(json.dumps(rows), "utf-8")
 
     assert main(["prepare", "chat.json", "made", "--no-input"]) == 2
-    (options,) = re.findall("with `(.*?)`", capsys.readouterr().err)
-    assert main(["prepare", "chat.json", "made", "--no-input", *shlex.split(options)]) == 0
+    (command,) = re.findall("rows: `(.*?)`", " ".join(capsys.readouterr().err.split()))
+    assert main(shlex.split(command)[1:]) == 0
 
     assert [json.loads(bytes(sample["json"])) for sample in Dataset("made", decode=False)] == rows
 

@@ -29,6 +29,7 @@ from wdsctl.core.convert.request import ConvertRequest, OnCollision, Stream
 from wdsctl.core.convert.sharing import DEFAULT_MEDIA, FileReferences, RepeatedFiles, file_digester
 from wdsctl.core.errors import InputError, StorageDown, UsageError, WdsctlError
 from wdsctl.core.hashing import derive_seed, hash_one_value
+from wdsctl.core.importers.common.commands import repeat_command
 from wdsctl.core.importers.common.source import RowSource
 from wdsctl.core.importers.protocol import DetailedSource, SampleListing, ShardedSource, Source
 from wdsctl.core.progress import Progress
@@ -146,7 +147,7 @@ def _collision_error(
         hint += "later samples"
     else:
         hint = (
-            "run the same command with `-O key=:row`: then the keys are the numbers of the rows"
+            f"number the rows: {repeat_command('', '', {'key': ':row'})}; then the keys are their numbers"
             if can_number
             else "number the keys that repeat: `wdsctl convert SOURCE DEST --on-collision prefix`, then `wdsctl "
             "prepare DEST`"

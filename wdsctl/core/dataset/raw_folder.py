@@ -392,7 +392,9 @@ def _fix_hint(expected: Sequence[str], *, incomplete: int, scan: RawFolderScan) 
     )
     skipped = f"skips {pluralize(incomplete, 'sample')}" if incomplete else "skips them"
     skipped += "; left-out.tsv lists all that it leaves out"
-    return f"{do}; or pass --on-missing keep (uses the parts that exist) or --on-missing skip ({skipped}){usual_kinds}"
+    return (
+        f"{do}; or pass `--on-missing keep` (uses the parts that exist) or `--on-missing skip` ({skipped}){usual_kinds}"
+    )
 
 
 def _describe_counts(incomplete: int, scan: RawFolderScan) -> str:

@@ -14,7 +14,7 @@ from wdsctl.core.convert.conversion_report import ConvertReport
 from wdsctl.core.convert.convert import convert
 from wdsctl.core.convert.finish import write_training_files
 from wdsctl.core.convert.report import LEFT_OUT_FILE
-from wdsctl.core.dataset.location import DatasetLocation, locate, note_catalog_location, shell_command
+from wdsctl.core.dataset.location import DatasetLocation, locate, note_catalog_location
 from wdsctl.core.dataset.lock import check_lock_held, lock_dataset
 from wdsctl.core.dataset.polylithic import is_polylithic, read_polylithic_folder
 from wdsctl.core.dataset.raw_folder import ALTERNATIVE_SEPARATOR, RawListing
@@ -23,6 +23,7 @@ from wdsctl.core.dataset.root_spec import RootSpec, parse_root_spec
 from wdsctl.core.dataset.shard_names import is_jsonl_name
 from wdsctl.core.errors import DatasetError
 from wdsctl.core.files import make_folder
+from wdsctl.core.importers.common.commands import repeat_command
 from wdsctl.core.importers.splits.folders import split_folder_findings, split_folder_rule
 from wdsctl.core.importers.splits.shards import default_split_rule
 from wdsctl.core.index.index import (
@@ -270,8 +271,13 @@ def _run_locked(
             return _run_steps(dataset, source, dest or source, listing, request, entry, check_writer, progress)
         except UnsureTypeError as error:
             if dest is not None:
-                error.set_command(partial(shell_command, "prepare", redact_secrets(source), redact_secrets(dest)))
+                error.set_command(partial(_repeat_with_type, source, dest))
             raise
+
+
+def _repeat_with_type(source: str, dest: str, *flags: str) -> str:
+    """The user's command with the flags of a sample type. Without its other options it would read other samples."""
+    return repeat_command(source, source, {}, *flags, without=("--redetect",), dest=dest)
 
 
 def _prepare_from_format(
@@ -312,7 +318,7 @@ def _prepare_from_format(
         report = prepare(dest, None, here, progress=progress)
     except UnsureTypeError as error:
         error.report = replace(error.report, source=redact_secrets(source), form=form, conversion=conversion)
-        error.set_command(partial(shell_command, "prepare", redact_secrets(source), redact_secrets(dest)))
+        error.set_command(partial(_repeat_with_type, source, dest))
         raise
     indexed = report.index
     if indexed is not None:

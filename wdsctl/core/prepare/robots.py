@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from wdsctl.core.dataset.config import DatasetConfig, dump_config, load_config
-from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command
+from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command, shell_command_at
 from wdsctl.core.dataset.lock import lock_dataset
 from wdsctl.core.dataset.root_spec import ShardSelection
 from wdsctl.core.dataset.sequences import SequenceConfig
@@ -183,7 +183,8 @@ def _resolve_config(location: DatasetLocation, dataset: RobotDataset, request: P
         raise InputError(
             f"dataset.yaml describes other frames than {INFO_FILE}",
             where=location.config_path,
-            hint="use the options of the first run (`wdsctl log` lists it), or move dataset.yaml away",
+            hint=f"use the options of the first run ({shell_command_at(location, 'log')} lists it), or "
+            "move dataset.yaml away",
         )
     return None
 

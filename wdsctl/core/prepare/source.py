@@ -299,11 +299,16 @@ def check_raw_folder(source: str, dest: str, parts: Sequence[str]) -> None:
         ) from link
     if not holds or any(f".{part}".lower().endswith(ANY_TAR_SUFFIXES) for part in named):
         return
+    archive = next((path for path in iter_files(source) if path.lower().endswith(COMPRESSED_TAR_SUFFIXES)), "")
+    way = (
+        f"unpack the archives, such as {shown(archive)}, and move them elsewhere"
+        if archive
+        else f"run {shell_command('prepare', source)}"
+    )
     raise UsageError(
         "the source already contains shards, which wdsctl prepares in place",
         where=source,
-        hint=f"run {shell_command('prepare', source)}; if the tars are parts of samples, list the parts: `--parts "
-        "jpg,tar`",
+        hint=f"{way}; if the tars are parts of samples, list the parts: `--parts jpg,tar{'.gz' if archive else ''}`",
     )
 
 

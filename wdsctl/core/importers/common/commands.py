@@ -21,28 +21,32 @@ def repeat_command(
     *flags: str,
     without: Sequence[str] = (),
     keeps_folder: bool = False,
+    dest: str = "DEST",
 ) -> str:
     """The command line with `path` in the place of `source`, or of a folder above `path`, with further options.
 
-    `without`: options of the format that the command leaves out. `keeps_folder`: leave a folder above `path` in the
-    command, whose other files the rows may name. If the words of the command are unknown, such as in a
-    worker, it has `DEST`.
+    `source`: empty to keep all words.
+    `without`: flags, and options of the format, that the command leaves out. `keeps_folder`: leave a folder above
+    `path` in the command, whose other files the rows may name. If the words of the command are unknown, such as in a
+    worker, it has `path` and `dest`.
     """
     invocation = current_invocation("convert", ())
     words, found = list[str](), False
     given = iter(invocation.arguments)
+    before = ""
     for word in given:
+        is_value, before = before.startswith("--"), word
         if option := _OPTION.match(word):
             value = word[option.end() :] or next(given, "")
             if value.partition("=")[0] not in (*options, *without):
                 words += ["-O", value]
-        elif not _PYTHON_ARGUMENT.match(word):
+        elif word not in without and (is_value or not _PYTHON_ARGUMENT.match(word)):
             is_source = not found and (_is_same(word, source) or _is_folder_of(word, path))
             found = found or is_source
             keeps = not is_source or (keeps_folder and not _is_same(word, path))
             words.append(word if keeps else _place_at(word, path))
-    if not found:
-        words = [redact_secrets(path), "DEST"]
+    if not found and (source or not words):
+        words = [redact_secrets(path) or "SOURCE", redact_secrets(dest)]
     pairs = (word for name, value in options.items() for word in ("-O", f"{name}={value}"))
     return shell_command(invocation.command, *words, *pairs, *flags)
 
