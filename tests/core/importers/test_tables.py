@@ -216,7 +216,7 @@ def test_split_tables_are_preferred_over_table_of_all_rows(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    "names", [("a.csv", "b.csv"), ("a.csv", "b.jsonl"), ("a.json", "b.json"), ("x/a.csv", "b.tsv")]
+    "names", [("x/a.csv", "y/b.csv"), ("a.csv", "b.jsonl"), ("a.json", "b.json"), ("x/a.csv", "b.tsv")]
 )
 def test_unrelated_tables_are_refused_with_command_for_each(tmp_path: Path, names: tuple[str, str]) -> None:
     def rows(name: str) -> bytes:

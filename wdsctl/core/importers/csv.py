@@ -32,6 +32,7 @@ from wdsctl.core.importers.common.compressed import open_text_file, strip_compre
 from wdsctl.core.importers.common.description import make_table_source
 from wdsctl.core.importers.common.files import PROBED_ROWS, exported_file_path, is_media_path, is_text_part
 from wdsctl.core.importers.common.folder_files import SPLIT_NAMES, scan_folder
+from wdsctl.core.importers.common.joined_tables import JoinedReader, join_first_rows, join_tables
 from wdsctl.core.importers.common.samples import FILES_COLUMN, TABLE_OPTIONS, RowMapping, exported_row_mapping
 from wdsctl.core.importers.common.source import make_row_source
 from wdsctl.core.importers.common.tables import choose_tables, make_mapping, match_folder, open_table
@@ -92,7 +93,7 @@ class CsvImporter:
             return _open_exported(exported, options)
         root = path if source_files.is_folder(path) else ""
         tables = (
-            choose_tables(path, _EXTENSIONS, partial(_read_first, options=options), options)
+            choose_tables(path, _EXTENSIONS, partial(_read_first, options=options), options, joins_files=True)
             if root
             else [open_table(path, _read_first(path, options), options)]
         )
@@ -101,16 +102,25 @@ class CsvImporter:
             headers = [field for field, stems in table.names.stems.items() if stems.find_all(field)]
             if headers and not {"columns", "header"} & options.keys():
                 raise _no_header_error(table.path, list(table.rows[0]), options, headers[0])
+        joined = None
+        if tables[0].is_joined:
+            joined = join_tables(path, tables, partial(_open_reader, options=options), options)
+            tables = joined.main
         readers = [_open_reader(table.path, options) for table in tables]
+        row_readers = [reader if joined is None else JoinedReader(reader, joined) for reader in readers]
         rows = TextRows(
             [table.path for table in tables],
-            readers,
+            row_readers,
             [table.names for table in tables],
             [table.split for table in tables],
+            others=joined.paths if joined is not None else (),
         )
-        columns = list(dict.fromkeys(column for reader in readers for column in reader.columns))
+        own = list(dict.fromkeys(column for reader in readers for column in reader.columns))
+        columns = own if joined is None else [*own, *joined.columns]
+        if joined is not None:
+            tables = join_first_rows(joined, row_readers)
         mapping = make_mapping(self.name, options, tables, root, key="", fields=columns)
-        types = _cell_types(rows, mapping, columns, options)
+        types = _cell_types(rows, mapping, own, options)
         for reader in readers:
             reader.types = types
         source = make_table_source(
@@ -121,7 +131,8 @@ class CsvImporter:
             splits=dict.fromkeys(table.split for table in tables if table.split),
             root=root,
             has_file_references=bool(mapping.media),
-            types=types,
+            types={**types, **joined.notes()} if joined is not None else types,
+            more_findings=joined.findings() if joined is not None else (),
         )
         source.worker_options = {CELL_TYPES: dump_cell_types(types)}
         return source

@@ -6,7 +6,9 @@ table. A format that the user names (`--from`) is not refused.
 Sources: https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html; https://www.crcv.ucf.edu/data/UCF101.php;
 https://serre.lab.brown.edu/hmdb51.html; https://lhotse.readthedocs.io/en/latest/corpus.html;
 https://docs.labelbox.com/reference/export-image-annotations; https://image-net.org/challenges/LSVRC/2012/;
-https://www.statmt.org/moses/ (parallel texts); https://commoncrawl.org/get-started (WET) (the files and their fields).
+https://www.statmt.org/moses/ (parallel texts); https://commoncrawl.org/get-started (WET);
+https://www.kaggle.com/datasets/vishnutheepb/msrvtt; https://ai.stanford.edu/~amaas/data/sentiment/ (the files and their
+fields).
 """
 
 from __future__ import annotations
@@ -204,6 +206,47 @@ def _check_labelbox(root: str, found: dict[str, str]) -> None:
     _refuse(root, what, statements, f"{_TABLE}.jsonl")
 
 
+def _check_msrvtt(root: str, found: dict[str, str]) -> None:
+    infos = sorted(path for name, path in found.items() if name.endswith("_videodatainfo.json"))
+    if not infos or b'"video_id"' not in _head(root, infos[0]):
+        return
+    file = '"file": str(videos.get(each["video_id"], each["video_id"] + ".mp4"))'
+    texts = '"captions": [row["caption"] for row in texts[each["video_id"]]]'
+    ids = '"sen_ids": [row["sen_id"] for row in texts[each["video_id"]]]'
+    split = '"split": {"validate": "val"}.get(each["split"], each["split"])'
+    statements = [
+        f"infos = [json.load(open(root / name)) for name in json.loads({_quote(json.dumps(infos))})]",
+        'videos = {path.stem: path.relative_to(root) for path in root.rglob("*.mp4")}',
+        'texts = {each["video_id"]: [] for info in infos for each in info["videos"]}',
+        'added = [texts[row["video_id"]].append(row) for info in infos for row in info["sentences"]]',
+        _write_lines(f'({{**each, {file}, {texts}, {ids}, {split}}} for info in infos for each in info["videos"])'),
+    ]
+    what = "MSR-VTT, whose files list videos and sentences, which the command joins"
+    types = ("--sample-type", "VideoSample", "--field-map", "video=mp4,text=json[captions][0]")
+    _refuse(root, what, statements, f"{_TABLE}.jsonl", "-O", "segments=whole", *types)
+
+
+def _check_aclimdb(root: str, found: dict[str, str]) -> None:
+    if not {"urls_pos.txt", "urls_neg.txt"} <= found.keys() or not _find_folder(root, "pos"):
+        return
+    facts = '"label_name": path.parent.name, "rating": int(path.stem.split("_")[1])'
+    url = '"url": urls[path.parts[-3:-1]][int(path.stem.split("_")[0])]'
+    label = '{"label": int(path.parent.name == "pos"), "split": path.parts[-3]}'
+    named = 'path.parent.name != "unsup"'
+    key = '"id": "/".join([*path.parts[-3:-1], path.stem])'
+    statements = [
+        'lists = {(path.parent.name, path.stem[5:]): path for path in root.glob("*/urls_*.txt")}',
+        'urls = {key: path.read_text("utf-8").splitlines() for key, path in lists.items()}',
+        'paths = sorted(path for key in urls for path in (root / "/".join(key)).glob("*_*.txt"))',
+        _write_lines(
+            f'({{{key}, "text": path.read_text("utf-8"), {facts}, {url}, **({label} if {named} else {{}})}} '
+            "for path in paths)"
+        ),
+    ]
+    what = "the reviews of aclImdb, whose labels are in the names of folders and files"
+    _refuse(root, what, statements, f"{_TABLE}.jsonl", "-O", "key=id", "-O", "files=", "--sample-type", "CrudeSample")
+
+
 def _check_devkit(root: str, found: dict[str, str]) -> None:
     name = "ILSVRC2012_validation_ground_truth.txt"
     if (
@@ -305,6 +348,8 @@ _CHECKS = (
     _check_hmdb51,
     _check_lhotse,
     _check_labelbox,
+    _check_msrvtt,
+    _check_aclimdb,
     _check_devkit,
     _check_parallel_texts,
     _check_web_archives,

@@ -29,7 +29,7 @@ from wdsctl.core.importers.common.other_tables import (
     other_table_findings,
     sibling_findings,
 )
-from wdsctl.core.importers.common.row_splits import RowSplits
+from wdsctl.core.importers.common.row_splits import RowSplits, numbered_split_findings
 from wdsctl.core.importers.common.samples import RowMapping, media_part_names
 from wdsctl.core.importers.common.source import RowReader, RowSampleReader, SampleSource, make_row_source
 from wdsctl.core.importers.common.survey import RowSurvey, contains, hash_path, repeated_values
@@ -93,6 +93,7 @@ def make_table_source(
         if row_splits is not None:
             uses = [row_splits.field_use() if use.name == mapping.split else use for use in uses]
             findings += row_splits.findings()
+        findings += [] if source.split_names else numbered_split_findings(some)
         if has_file_references:
             findings += conversation_findings(samples.survey())
             if row_splits is None and not source.split_names:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
+from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.errors import Finding, UsageError
 from wdsctl.core.importers.common.samples import RowMapping, SourceRow
 from wdsctl.core.importers.protocol import FieldUse, Options
@@ -48,6 +49,20 @@ def find_split_field(
             if name.lower() == usual and values and 2 * sum(map(_is_split_name, values)) >= len(values):
                 return name
     return ""
+
+
+def numbered_split_findings(rows: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
+    """A warning WDS259 about a field such as `partition` with numbers, which only the dataset's publisher explains."""
+    for name in dict.fromkeys(name for row in rows for name in row if name.lower() in SPLIT_FIELDS):
+        values = [str(row[name]) for row in rows if row.get(name) not in (None, "")]
+        if values and all(len(each) == 1 and each.isdigit() for each in values):
+            command = shell_command("split", "DEST", "--by-value", f"json:{name}")
+            yield Finding(
+                code="WDS259",
+                severity="warning",
+                message=f"the field {path_for_message(name)!r} has numbers such as {values[0]}, which may be those of "
+                f"splits; no sample is in one. {command} makes splits that are called so",
+            )
 
 
 def _is_split_name(value: Any) -> bool:

@@ -9,6 +9,7 @@ Files whose paths tell no split, such as `other.jsonl` beside `train.jsonl` and 
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -16,6 +17,7 @@ from typing import NamedTuple
 from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.dataset.shard_patterns import ShardPatterns
 from wdsctl.core.errors import Finding
+from wdsctl.core.importers.common.compressed import strip_compression
 from wdsctl.core.importers.common.folder_files import (
     PATTERN_CHARACTERS,
     SPLIT_NAMES,
@@ -23,7 +25,7 @@ from wdsctl.core.importers.common.folder_files import (
     partition_split,
 )
 from wdsctl.core.invocation import current_invocation
-from wdsctl.core.split_rules.names import NO_SPLIT, STANDARD_SPLITS, can_name_split
+from wdsctl.core.split_rules.names import NO_SPLIT, SPLIT_VALUES, STANDARD_SPLITS, can_name_split
 from wdsctl.core.text import join_with_and, path_for_message, pluralize
 
 _ENDING = r"(?P<ending>(?:\.[A-Za-z][A-Za-z0-9]*)+)"
@@ -290,3 +292,23 @@ def find_hub_splits(paths: Sequence[str]) -> list[PathSplit]:
         )
         for each in matches
     ]
+
+
+def splits_by_word(paths: Sequence[str]) -> list[str]:
+    """The splits of files whose names differ in the word of a split alone: `train-v1.1.json`, `dev-v1.1.json`.
+
+    Where none is named `train` and one is for evaluation, as in Clotho and FSD50K, the development set is `train`.
+    Empty if the names tell none.
+    """
+    names = [
+        re.split("[-_. ]", os.path.splitext(strip_compression(os.path.basename(path)))[0].lower()) for path in paths
+    ]
+    if len(set(map(len, names))) != 1 or len(set(map(os.path.dirname, paths))) != 1:
+        return []
+    differing = [words for words in zip(*names, strict=True) if len(set(words)) > 1]
+    if len(differing) != 1 or not all(word in SPLIT_VALUES for word in differing[0]):
+        return []
+    splits = [SPLIT_VALUES[word] for word in differing[0]]
+    if "train" not in splits and any(word.startswith("eval") for word in differing[0]):
+        splits = ["train" if word.startswith("dev") else SPLIT_VALUES[word] for word in differing[0]]
+    return splits if "train" in splits and len(set(splits)) == len(paths) else []

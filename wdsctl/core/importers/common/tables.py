@@ -44,8 +44,9 @@ from wdsctl.core.importers.common.split_paths import (
     find_path_splits,
     normalize_split_name,
     path_split_findings,
+    splits_by_word,
 )
-from wdsctl.core.importers.common.unnamed_media import check_names_media, find_sure_template
+from wdsctl.core.importers.common.unnamed_media import check_names_media, check_no_beginnings, find_sure_template
 from wdsctl.core.importers.protocol import FilePart, FormatMatch, Options
 from wdsctl.core.media.kinds import MEDIA_EXTENSIONS
 from wdsctl.core.safe_open import is_link_outside
@@ -58,6 +59,7 @@ ReadFirstRows = Callable[[str], Rows]  # path -> the first rows; empty if they c
 #: Scores of a folder. A raw folder has 0.2, folders of classes 0.7, a dataset of shards 0.9.
 _NAMES_FILES_SCORE = 0.85
 _NAMES_STEMS_SCORE = 0.78  # without their endings
+_HAS_TEMPLATE_SCORE = 0.72  # a template over columns would name files, which the user has to confirm
 _NAMES_NOTHING_SCORE = 0.1
 
 _TEXT_TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json")
@@ -77,12 +79,15 @@ _DIGITS = re.compile(r"\d+")
 
 
 class Table(NamedTuple):
-    """A table. `rows`: the first ones. `found`: how they name files."""
+    """A table. `rows`: the first ones. `found`: how they name files. `is_joined`: it is one of several about the same
+    files.
+    """
 
     path: str
     rows: Rows
     found: FoundFiles
     split: str = ""
+    is_joined: bool = False
 
     @classmethod
     def without_files(cls, path: str, rows: Rows = (), split: str = "") -> Table:
@@ -183,7 +188,7 @@ def match_folder(root: str, extensions: Sequence[str], read: ReadFirstRows, scor
         template = find_sure_template(root, table.rows)
         if template:  # opening the table raises, with the command that passes the template
             shown = path_for_message(os.path.relpath(table.path, root))
-            return FormatMatch(_NAMES_STEMS_SCORE, f"columns of {shown} name files as {template}", (table.path,))
+            return FormatMatch(_HAS_TEMPLATE_SCORE, f"columns of {shown} name files as {template}", (table.path,))
     return FormatMatch(_NAMES_NOTHING_SCORE, f"{shown} names none of the folder's {_count_text(files)}")
 
 
@@ -201,6 +206,7 @@ def choose_tables(
     *,
     joins_equal_fields: bool = False,
     is_needed: bool = True,
+    joins_files: bool = False,
 ) -> list[Table]:
     """The tables of a folder whose rows are the samples: the one that fits, the tables of all splits, or a series.
 
@@ -209,13 +215,13 @@ def choose_tables(
     If no table names files of the folder, all of them are candidates; unless `is_needed` is false: then there is none.
 
     `joins_equal_fields`: whether tables with the same fields are one table in several files, whatever their names.
+    `joins_files`: whether the caller joins tables about the same files; then it gets all that fit, with `is_joined`.
     Raises InputError WDS252 if several tables fit that do not belong together, WDS003 if there is no table.
     """
     tables = _probe(root, find_tables(root, extensions), read, options)
     fitting = [table for table in tables if table.named]
-    for table in tables[:1] if not fitting else ():
-        if table.rows and (len(tables) == 1 or "base" in options or "files" in options):
-            check_names_media(root, table.path, table.rows, _search(root, table.path, options), options)
+    if not fitting:
+        _check_unnamed(root, tables, options, is_needed=is_needed)
     fitting = fitting or (tables if is_needed else [])
     if not fitting and not is_needed:
         return []
@@ -237,6 +243,7 @@ def choose_tables(
         splits = splits_of([table.path for table in named_by_split], root)
         splits = splits if "train" in splits else []
         fitting = named_by_split if splits else fitting
+    splits = splits or splits_by_word([table.path for table in fitting])
     if splits:
         return [table._replace(split=split) for table, split in zip(fitting, splits, strict=True)]
     has_equal_fields = len({frozenset(name for row in table.rows for name in row) for table in fitting}) == 1
@@ -247,7 +254,21 @@ def choose_tables(
             table._replace(split=split) for table, split in zip(fitting, joined or [""] * len(fitting), strict=True)
         ]
     names_files = any(table.named for table in fitting)
+    if joins_files and names_files and len({os.path.dirname(table.path) for table in fitting}) == 1:
+        return [table._replace(is_joined=True) for table in fitting]
     raise several_tables_error(root, [table.path for table in fitting], name_files=names_files)
+
+
+def _check_unnamed(root: str, tables: Sequence[Table], options: Options, *, is_needed: bool) -> None:
+    """Raise the errors of tables that name no files, although files below the folder seem to be those of their rows."""
+    is_chosen = "base" in options or "files" in options
+    for table in tables[:1] if len(tables) == 1 or is_chosen else ():
+        if table.rows:
+            check_names_media(root, table.path, table.rows, _search(root, table.path, options), options)
+    kinds = {frozenset(name for row in table.rows for name in row) for table in tables}
+    if len(kinds) == len(tables) > 1 and is_needed and not is_chosen:  # with `files=`, one of them names files
+        for table in sorted(tables, key=lambda table: -len(table.rows))[:_MAX_JOINED_TABLES]:
+            check_no_beginnings(root, table.path, table.rows, os.path.dirname(table.path), names_table=False)
 
 
 def several_tables_error(root: str, paths: Iterable[str], *, name_files: bool = True) -> InputError:

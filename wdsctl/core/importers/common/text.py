@@ -62,8 +62,9 @@ class TextRows:
         readers: RecordReader | Sequence[RecordReader],
         names: Sequence[FileNames] = (),
         splits: Sequence[str] = (),
+        others: Sequence[str] = (),
     ) -> None:
-        """`readers`: one for all files, or one for each.
+        """`readers`: one for all files, or one for each. `others`: further files that they read.
 
         `names`: how each file names others; empty: relative to its folder. `splits`: the split of each file.
         """
@@ -71,6 +72,7 @@ class TextRows:
         self._readers = readers if isinstance(readers, Sequence) else [readers] * len(paths)
         self._names = names or [FileNames(os.path.dirname(path)) for path in paths]
         self._splits = splits or [""] * len(paths)
+        self._others = others
         self._checkpoints = RowCheckpoints()
 
     def rows(self, start: int) -> Generator[SourceRow, None, None]:
@@ -93,7 +95,7 @@ class TextRows:
                     self._checkpoints.add(RowPosition(number, at, record.end, record.line))
 
     def files(self) -> Sequence[str]:
-        return self._paths
+        return [*self._paths, *self._others]
 
     def close(self) -> None:
         """Do nothing: files are open only while rows are read."""

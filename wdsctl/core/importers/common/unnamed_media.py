@@ -60,7 +60,7 @@ def check_names_media(source: str, path: str, rows: Rows, search: Search, option
     if structured_references(rows, options) is not None:
         return
     if not media:
-        _check_no_beginnings(source, path, rows, search.folder)
+        check_no_beginnings(source, path, rows, search.folder)
         return  # a row whose file is missing has its own error
     fitting = _fitting_templates(rows, search, media)
     if references_of(rows, options) and not fitting:
@@ -78,13 +78,17 @@ def check_names_media(source: str, path: str, rows: Rows, search: Search, option
     )
 
 
-def _check_no_beginnings(source: str, path: str, rows: Rows, folder: str) -> None:
-    """Raise InputError WDS239 if paths of files that are no media begin with the values of a column."""
+def check_no_beginnings(source: str, path: str, rows: Rows, folder: str, *, names_table: bool = True) -> None:
+    """Raise InputError WDS239 if paths of files that are no media begin with the values of a column.
+
+    `names_table`: whether the commands have the table's path, and not that of its folder.
+    """
     templates = _templates_of_beginnings(rows, folder)
     if templates:
+        place = path if names_table else source
         raise InputError(
             f"paths of files begin with the values of a column: {path_for_message(templates[0])}",
-            hint=f"make them parts of the samples: {repeat_command(source, path, {'files': ','.join(templates)})}; or "
+            hint=f"make them parts of the samples: {repeat_command(source, place, {'files': ','.join(templates)})}; or "
             f"prepare the rows without the files: {repeat_command(source, path, {'files': ''})}",
             where=path_for_message(path),
             code="WDS239",
