@@ -15,7 +15,8 @@ from typing import NamedTuple
 Run = Callable[[Sequence[str]], tuple[int, str]]
 
 _WORD = re.compile(r"[\w.-]{4,}")
-_PLACEHOLDER = re.compile("(?<![A-Za-z])[A-Z_]{4,}(?![A-Za-z])")
+#: A word in capitals, for the user to fill in.
+PLACEHOLDER = re.compile("(?<![A-Za-z])[A-Z_]{4,}(?![A-Za-z])")
 _MAX_STEPS = 6
 
 
@@ -36,7 +37,7 @@ def printed_commands(output: str, words: Sequence[str]) -> list[list[str]]:
     lines = []
     for text in re.findall("`([^`]+)`", hint) if found else ():
         each = shlex.split(text)
-        if any(_PLACEHOLDER.search(word) and word != "DEST" for word in each) or "--help" in each:
+        if any(PLACEHOLDER.search(word) and word != "DEST" for word in each) or "--help" in each:
             continue
         if each[0] == "wdsctl":
             lines.append(each[1:])

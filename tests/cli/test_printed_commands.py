@@ -6,6 +6,8 @@ import contextlib
 import gzip
 import io
 import json
+import re
+import shlex
 import shutil
 import tarfile
 from collections.abc import Callable, Mapping, Sequence
@@ -16,9 +18,10 @@ import pytest
 
 from tests.build import a_folder
 from tests.loader.decoding.av.media import make_video
-from tests.printed import follow, unaccounted
+from tests.printed import PLACEHOLDER, follow, unaccounted
 from tests.public_datasets import picture
 from wdsctl.cli.main import main
+from wdsctl.core.codes import load_codes
 
 PICTURES = {f"{i}.jpg": picture(i) for i in range(4)}
 
@@ -148,3 +151,88 @@ def test_printed_commands_end_well_and_lose_nothing(name: str, run: Callable[[Se
         assert len(end.commands) > 1, end
         assert end.code in {0, 5}, end
         assert not unaccounted(Path("raw"), Path("dest"), end.output), end
+
+
+def shard(*names: str) -> bytes:
+    return a_tar({name: b"text of " + name.encode() for name in names})
+
+
+LINES = b'{"text": "one"}\n'
+#: Code -> a shard with this fault. The remedy of the code's page is `wdsctl repair DATASET DEST`.
+DAMAGED = {
+    "WDS102": ("a.tar", shard("0.txt", "1.txt", "2.txt")[: 512 * 5 + 3]),
+    "WDS103": ("a.tar", shard("0.txt")[:1024] + b"\xff" * 512 + shard("1.txt", "2.txt")),
+    "WDS104": ("a.tar", shard("0.txt", "1.txt", "0.json", "1.json")),
+    "WDS105": ("a.tar", shard("0.txt", "1.txt")[:2048] + shard("0.txt")),
+    "WDS107": ("a.tar", shard("0.txt")[:1024] + shard("0.txt", "0.json")),
+    "WDS117": ("a.tar", shard("0.txt", "1.txt") + shard("2.txt")),
+    "WDS122": ("a.jsonl", LINES + LINES[:-3]),
+}
+
+
+@pytest.mark.usefixtures("one_processor")
+@pytest.mark.parametrize("code", DAMAGED)
+def test_remedy_of_damaged_shards_ends_the_finding(code: str, run: Callable[[Sequence[str]], tuple[int, str]]) -> None:
+    assert "`wdsctl repair DATASET DEST`" in load_codes()[code].remedy
+    name, data = DAMAGED[code]
+    a_folder(Path("raw"), {name: data})
+    assert f"[{code}]" in run(["index", "raw"])[1]
+
+    repaired, output = run(["repair", "raw", "dest"])
+
+    assert repaired in {0, 5}
+    assert repaired == 0 or "WDS130" in output or "WDS157" in output  # it names what is lost
+    code_after, output = run(["index", "dest"])
+    assert (code_after, code in output) == (0, False)
+
+
+#: The words of the page of codes that stand for the user's own. Commands with other words in capitals are not run.
+_OWN_WORDS = {"DATASET": "set", "SOURCE": "set", "SRC": "raw", "RAW": "raw", "RULE": "first-dot", "PREFIX": "0"}
+#: Code -> why a command of its page is not run on a sound dataset.
+NOT_RUN = {
+    "WDS127": "the command names the user's own file",
+    "WDS167": "shards of a format that is not read in place",
+    "WDS166": "the target is one of the Hub, whose card needs features",
+    "WDS217": "one of the shards of a larger dataset",
+    "WDS224": "the file of a script would be in the current folder",
+    "WDS245": "the keys of tars with other rules",
+    "WDS248": "the keys of tars with other rules",
+    "WDS256": "splits of whole shards",
+    "WDS258": "folders named after splits",
+    "WDS259": "a field that names splits",
+    "WDS330": "the command ends in an expression of the user",
+    "WDS331": "a view of the user",
+    "WDS333": "a view of the user",
+    "WDS343": "a store of polylithic datasets",
+    "WDS450": "a planned job",
+    "WDS451": "a planned job",
+    "WDS452": "a planned job",
+}
+COMMANDS = [
+    (code, command)
+    for code, page in load_codes().items()
+    for command in re.findall("`(wdsctl [^`]*)`", page.remedy)
+    if code not in NOT_RUN
+]
+
+
+@pytest.mark.usefixtures("one_processor")
+def test_commands_of_the_page_of_codes_run_on_sound_dataset(run: Callable[[Sequence[str]], tuple[int, str]]) -> None:
+    files = {f"{i}.txt": b"text %d" % i for i in range(30)}
+    a_folder(Path("raw"), files)
+    run(["prepare", "raw", "sound", "--no-input", "--shard-samples", "5"])
+    failed, done = [], set[str]()
+    for code, command in COMMANDS:
+        words = [_OWN_WORDS.get(word, word) for word in shlex.split(command)[1:]]
+        if any(PLACEHOLDER.search(word.replace("DEST", "")) for word in words) or len(words) < 2 or command in done:
+            continue
+        done.add(command)
+        shutil.rmtree("set", ignore_errors=True)
+        shutil.rmtree("DEST", ignore_errors=True)
+        shutil.copytree("sound", "set")
+        exit_code, output = run(words)
+        if exit_code not in {0, 1, 5}:
+            failed.append((code, command, output))
+    assert not failed, "\n".join(map(str, failed))
+    assert len(done) > 20
+    assert all("`wdsctl " in load_codes()[code].remedy for code in NOT_RUN)

@@ -39,7 +39,7 @@ def test_commands_in_hints_have_their_options() -> None:
         for module in sources.modules_with("shell_command")
         for words in _shell_commands(sources.tree(module))
         for command in [next((word for word in words if word in options), "")]
-        if command and not {word.partition("=")[0] for word in words if word.startswith("--")} <= options[command]
+        if command and not {word.partition("=")[0] for word in words if _OPTION.match(word)} <= options[command]
     ]
 
     assert found == []

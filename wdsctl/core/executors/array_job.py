@@ -129,7 +129,7 @@ def plan_job(
         raise UsageError(
             "missing command: the folder has no job to continue",
             where=folder,
-            hint=f"add the command after `--`: {shell_command('job', 'plan', folder)} -- index ROOT",
+            hint=f"add the command after `--`: {shell_command('job', 'plan', folder, '--', 'index', 'ROOT')}",
         )
     with hold_lock(os.path.join(folder, "lock"), note=progress.note):
         if exists:
