@@ -16,7 +16,7 @@ Run = Callable[[Sequence[str]], tuple[int, str]]
 
 _WORD = re.compile(r"[\w.-]{4,}")
 #: A word in capitals, for the user to fill in.
-PLACEHOLDER = re.compile("(?<![A-Za-z])[A-Z_]{4,}(?![A-Za-z])")
+PLACEHOLDER = re.compile(r"(?<![A-Za-z])[A-Z_]{3,}(?![A-Za-z])|^\.\.\.$")
 _MAX_STEPS = 6
 
 

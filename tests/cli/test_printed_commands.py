@@ -55,11 +55,12 @@ def below(folder: str, files: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 class Case(NamedTuple):
-    """`code`: of the first error. `files`: the data. `words`: the command line. `codes`: of the whole chain."""
+    """`code`: of the first error. `files`: the data. `words`: the command line. `before`: one that has been run."""
 
     code: str
     files: Mapping[str, bytes]
     words: str = "prepare raw dest --no-input"
+    before: str = ""
 
 
 CASES = {
@@ -75,6 +76,17 @@ CASES = {
     "archive_among_files": Case("WDS001", {**PICTURES, "0.tar.gz": gzip.compress(a_tar({"8.jpg": b"eight"}))}),
     "files_in_place": Case("WDS003", {**PICTURES}, "index raw"),
     "compressed_shards": Case("WDS113", {"a.tar.gz": gzip.compress(a_tar({"0.txt": b"a first text"}))}, "index raw"),
+    "no_such_split": Case(
+        "WDS211",
+        {f"{i}.txt": b"a text" for i in range(12)},
+        "convert set dest --split nope",
+        "prepare raw set --no-input --shard-samples 1 --split 1,1",
+    ),
+    "no_split_yet": Case(
+        "WDS211", {f"{i}.tar": a_tar({f"{i}.txt": b"a text"}) for i in range(12)}, "ls raw --split val", "index raw"
+    ),
+    "no_sample": Case("WDS004", {"a.tar": a_tar({"0.txt": b"a text"})}, "get raw 1", "index raw"),
+    "no_catalog": Case("WDS301", {"a.tar": a_tar({"0.txt": b"a text"})}, "ls raw --samples"),
     "incomplete_samples": Case("WDS201", {**PICTURES, **{f"{i}.txt": b"a text" for i in range(3)}}),
     "unsure_type": Case(
         "WDS221", {**PICTURES, "t.csv": table("file,label,caption", "{i}.jpg,{i},a small picture {i}")}
@@ -143,6 +155,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Sequence[s
 def test_printed_commands_end_well_and_lose_nothing(name: str, run: Callable[[Sequence[str]], tuple[int, str]]) -> None:
     case = CASES[name]
     a_folder(Path("raw"), case.files)
+    if case.before:
+        assert run(case.before.split())[0] == 0
     words = case.words.split()
     assert run(words)[1].count(f"[{case.code}]") >= 1, run(words)
 

@@ -160,6 +160,6 @@ def test_convert_suggests_split_command_for_unknown_split(tmp_path: Path, capsys
     output = capsys.readouterr().err
     assert "the dataset has no split 'nope'; it has train, val" in output
     assert (
-        "help: choose one of these splits, or run `wdsctl split a train=8,val=1,test=1` to split the dataset again"
+        "help: choose one of these splits; or run `wdsctl split a train=8,val=1,test=1 --set other` to make other"
         in output
     )

@@ -325,11 +325,12 @@ class Catalog:
         names = self.split_names()
         if name not in names:
             divide = shell_command_for_file(self.path, "split", "train=8,val=1,test=1")
+            again = shell_command_for_file(self.path, "split", "train=8,val=1,test=1", "--set", "other")
             only_train = shell_command_for_file(self.path, "split", "train=1")
             raise InputError(
                 f"the dataset has no split {name!r}; it has {', '.join(names) if names else 'none yet'}",
                 where=self.path,
-                hint=f"choose one of these splits, or run {divide} to split the dataset again"
+                hint=f"choose one of these splits; or run {again} to make other/train and so on as well"
                 if names
                 else f"divide the samples with {divide}, or use all of them for training with {only_train}",
                 code="WDS211",
