@@ -48,7 +48,7 @@ ANSWERS: dict[str, tuple[str, ...]] = {
     "job run": ("core.executors.array_task:TaskReport",),
     "job status": ("core.executors.array_job:JobReport",),
     "job template": ("core.executors.templates:JobTemplate",),
-    "log": ("core.catalog.history:LogReport", "core.catalog.history:RunReport"),
+    "log": ("core.opened.history:LogReport", "core.opened.history:RunReport"),
     "migrate": ("core.energon.migrate:MigrationReport",),
     "prepare": ("core.prepare.prepare:PrepareReport", "core.index.media_folder:MediaFolderReport"),
     "repair": ("core.repair.repair:RepairReport",),

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests import children
+from wdsctl.core.dataset.location import DatasetLocation
+from wdsctl.core.opened.opening import open_dataset
 from wdsctl.core.progress import SilentProgress
 from wdsctl.core.remote_catalogs import pull
 
@@ -30,6 +32,11 @@ class Notes(SilentProgress):
 def forget_pulls() -> None:
     """Let the next pull of this process ask the store again, as that of another process does."""
     pull._PULLED.clear()
+
+
+def fetch_catalog(url: str) -> DatasetLocation:
+    """Fetch the published catalog, as every command does. Returns the location with its mirror."""
+    return open_dataset(url).location
 
 
 def machines_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Machines:

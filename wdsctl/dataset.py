@@ -84,7 +84,7 @@ class Dataset:
         CatalogError if the catalog cannot be used. WDS236: torch is not installed.
         """
         from wdsctl.core.dataset.polylithic import find_polylithic_folder
-        from wdsctl.core.dataset.view_root import locate_view
+        from wdsctl.core.opened.opening import open_dataset
 
         with require_packages("wdsctl.Dataset"):
             from wdsctl.loader.decoding.decoder import SampleDecoder
@@ -95,7 +95,8 @@ class Dataset:
         path, folder = os.fspath(root), None if catalog is None else os.fspath(catalog)
         if not path or folder == "":
             raise UsageError("the path is empty", hint="pass a path or a URL; for the working directory, '.'")
-        location, named = locate_view(path, folder)
+        dataset = open_dataset(path, folder, takes_view=True)
+        location, named = dataset.location, dataset.view
         if named and view and named != view:
             raise UsageError(f"root names the view {named!r}, but view is {view!r}", hint="pass only one of them")
         decoder = decode if isinstance(decode, SampleDecoder) else SampleDecoder() if decode else None
@@ -104,7 +105,7 @@ class Dataset:
         if windows is not None and is_crude:
             raise UsageError("delta_timestamps needs decoded frames", hint="omit crude=True and decode=False")
         choice = SampleChoice(split, view or named or None, decoder, is_crude, trust_code, windows, tolerance)
-        polylithic = find_polylithic_folder(path, folder)
+        polylithic = find_polylithic_folder(path)
         self._reader: SampleReader
         if polylithic is None:
             self._reader = SequenceReader(location, choice, folder)

@@ -13,10 +13,9 @@ import pytest
 from tests.build import a_shard, samples, some_shards, split_by_ratios
 from tests.loader.datasets import Raw
 from tests.loader.running import digests
-from tests.machines import Machines, machines_in
+from tests.machines import Machines, fetch_catalog, machines_in
 from tests.prepare_requests import prepare_request
 from tests.remote import FaultyFileSystem, upload_shards
-from wdsctl.core.dataset.location import locate
 from wdsctl.core.index.index import index
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.prepare.prepare import prepare
@@ -90,7 +89,7 @@ def test_running_job_continues_while_newer_catalog_is_published(tmp_path: Path, 
     add_shard(10)
     index(URL)
     machine("node")
-    assert os.path.exists(locate(URL).offsets_path(2))
+    assert os.path.exists(fetch_catalog(URL).offsets_path(2))
     assert found + digests(job, 6) == expected
 
 
@@ -106,12 +105,12 @@ def test_job_on_small_split_fetches_only_part_of_offsets(
         fsspec.filesystem("faulty").pipe_file(f"/store/shards/{i:02d}.jsonl", "\n".join(lines).encode())
     index(URL)
     split_by_ratios(URL, {"train": 1, "rest": 15})
-    size = os.path.getsize(locate(URL).offsets_path(1))
+    size = os.path.getsize(fetch_catalog(URL).offsets_path(1))
     expected = digests(loader(URL, workers), 20)
 
     machine("node")
     FaultyFileSystem.reads.clear()
     assert digests(loader(URL, workers), 20) == expected
     found = sum(stop - start for path, start, stop in FaultyFileSystem.reads if path.endswith("-offsets-1.bin"))
-    assert Offsets(locate(URL).offsets_path(1)).is_partial
+    assert Offsets(fetch_catalog(URL).offsets_path(1)).is_partial
     assert 0 < found < size / 3

@@ -25,7 +25,7 @@ from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.errors import CatalogError, InputError, WdsctlError
 from wdsctl.core.index.index import has_quarantine, index
 from wdsctl.core.index.vacuum import catalog_vacuum
-from wdsctl.core.opened.handle import open_dataset
+from wdsctl.core.opened.opening import open_dataset
 from wdsctl.core.views.sql import sql
 
 pytestmark = pytest.mark.timeout(120)

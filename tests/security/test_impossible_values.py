@@ -13,12 +13,12 @@ import pytest
 
 from tests.build import some_shards
 from tests.core.dumps import catalog_of
-from wdsctl.core.catalog.history import read_log
 from wdsctl.core.energon import migrate
 from wdsctl.core.energon.migrate import migrate_text
 from wdsctl.core.errors import PermissionDenied, StorageError, WdsctlError
 from wdsctl.core.index.index import index
 from wdsctl.core.inspect.get import find_target, read_part
+from wdsctl.core.opened.history import read_log
 from wdsctl.core.safe_open import check_store, open_beneath, open_named
 from wdsctl.core.trace.format import RunFacts, run_facts_from_json, run_facts_to_json
 

@@ -20,7 +20,7 @@ from wdsctl.core.executors.array_task import run_task
 from wdsctl.core.executors.job_folder import JOB_FILE, Job, record_job
 from wdsctl.core.index.index import index
 from wdsctl.core.offsets.read import Offsets
-from wdsctl.core.opened.handle import open_dataset
+from wdsctl.core.opened.opening import open_dataset
 from wdsctl.core.progress import SILENT_PROGRESS, SilentProgress
 from wdsctl.core.remote_catalogs import ranges
 from wdsctl.core.safe_open import ALLOW_PATH_VARIABLE, check_store

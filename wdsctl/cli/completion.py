@@ -98,16 +98,15 @@ def _dataset_names(
     context: typer.Context, incomplete: str, list_names: Callable[[OpenDataset], Iterator[str]]
 ) -> list[str]:
     """Names in the dataset that is on the command line; none on any error, which a shell could not show."""
-    from wdsctl.core.dataset.view_root import locate_view
     from wdsctl.core.errors import WdsctlError
-    from wdsctl.core.opened.handle import OpenDataset
+    from wdsctl.core.opened.opening import open_dataset
 
     # While an option lacks its value, Typer has not yet assigned the arguments before it.
     root = context.params.get("root") or next(iter(context.args), "")
     if not isinstance(root, str) or not root:
         return []
     try:
-        with OpenDataset(*locate_view(root, context.params.get("catalog"))) as dataset:
+        with open_dataset(root, context.params.get("catalog"), takes_view=True) as dataset:
             offered = (name for name in list_names(dataset) if _is_offered(name, incomplete))
             return list(islice(offered, MAX_COMPLETIONS))
     except WdsctlError:

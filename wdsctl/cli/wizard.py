@@ -170,7 +170,7 @@ def run_prepare(command: WizardCommand, output: Output) -> PrepareReport:
 def detect_sample_type(command: WizardCommand, output: Output) -> Detection | None:
     """Detect the sample type from some samples; None if dataset.yaml, Energon or the source's format determines it."""
     from wdsctl.core.index.index import is_energon_imported
-    from wdsctl.core.opened.handle import open_dataset
+    from wdsctl.core.opened.opening import open_dataset
     from wdsctl.core.prepare.preview import preview_samples
     from wdsctl.core.prepare.robots import FORMAT as ROBOT_FORMAT
     from wdsctl.core.prepare.source import recognise_format
@@ -514,9 +514,9 @@ def _parse_sample_type(text: str) -> str:
 
 
 def _is_prepared(root: str, catalog: str | None) -> bool:
-    from wdsctl.core.dataset.location import locate
+    from wdsctl.core.opened.opening import open_dataset
 
-    return (is_url(root) or os.path.exists(root)) and os.path.exists(locate(root, catalog).config_path)
+    return (is_url(root) or os.path.exists(root)) and open_dataset(root, catalog).has_config()
 
 
 def _has_energon_splits(root: str) -> bool:

@@ -12,20 +12,20 @@ import pytest
 
 from tests import children
 from tests.build import a_dataset, an_image, samples, some_shards, split_by_ratios
-from wdsctl.core.catalog.history import read_log, read_run
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import CatalogError, Finding, InputError, count_by_code
 from wdsctl.core.index.index import index
 from wdsctl.core.invocation import recording_invocation
-from wdsctl.core.opened.handle import open_dataset
+from wdsctl.core.opened.history import read_log, read_run
+from wdsctl.core.opened.opening import open_dataset
 from wdsctl.core.opened.writing import recording
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.progress import SILENT_PROGRESS
 
 HANGING_RUN = """
 import os, signal, sys
-from wdsctl.core.opened.handle import open_dataset
+from wdsctl.core.opened.opening import open_dataset
 from wdsctl.core.opened.writing import recording
 from wdsctl.core.progress import SILENT_PROGRESS
 with open_dataset(sys.argv[1]) as dataset, recording(dataset, "index", ["data"], SILENT_PROGRESS):

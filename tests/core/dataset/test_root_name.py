@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from wdsctl.core.dataset.location import locate
-from wdsctl.core.dataset.view_root import RootAndView, check_view_name, locate_view, parse_root
+from wdsctl.core.dataset.view_root import RootAndView, check_view_name
 from wdsctl.core.errors import InputError, UsageError
+from wdsctl.core.opened.opening import open_dataset, parse_root
 
 
 def test_parse_root_reads_view_after_last_at_sign(tmp_path: Path) -> None:
@@ -51,7 +52,7 @@ def test_url_with_catalog_wins_over_view(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_missing_root_is_named_as_written(tmp_path: Path) -> None:
     with pytest.raises(InputError) as raised:
-        locate_view(f"{tmp_path}/nowhere@big")
+        open_dataset(f"{tmp_path}/nowhere@big", takes_view=True)
     assert raised.value.where == f"{tmp_path}/nowhere@big"
 
 

@@ -19,7 +19,7 @@ from wdsctl.core.errors import InputError, UsageError
 from wdsctl.core.index.index import index, is_media_folder
 from wdsctl.core.index.media_folder import index_media_folder
 from wdsctl.core.index.request import MediaRequest
-from wdsctl.core.opened.handle import open_dataset
+from wdsctl.core.opened.opening import open_dataset
 
 REPO = Path(__file__).parents[3]
 

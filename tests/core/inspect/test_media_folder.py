@@ -7,7 +7,7 @@ from tests.build import a_folder
 from tests.core.media_samples import a_gallery, members
 from wdsctl.core.index.media_folder import index_media_folder
 from wdsctl.core.inspect.media_folder import MediaFolderInspectReport, inspect_media_folder
-from wdsctl.core.opened.handle import open_dataset
+from wdsctl.core.opened.opening import open_dataset
 
 
 def inspect(root: str, samples: int = 3) -> MediaFolderInspectReport:

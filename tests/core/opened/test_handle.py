@@ -13,7 +13,8 @@ from wdsctl.core.dataset.lock import lock_dataset
 from wdsctl.core.errors import CatalogError
 from wdsctl.core.index.index import index
 from wdsctl.core.index.vacuum import catalog_vacuum
-from wdsctl.core.opened.handle import OpenDataset, open_dataset
+from wdsctl.core.opened.handle import OpenDataset
+from wdsctl.core.opened.opening import open_dataset
 from wdsctl.core.opened.staging import change_catalog, stage_catalog
 from wdsctl.core.validate.dataset import validate_dataset
 from wdsctl.core.validate.request import ValidateRequest

@@ -14,7 +14,8 @@ from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.errors import Finding, PermissionDenied, UsageError
 from wdsctl.core.index.index import index
-from wdsctl.core.opened.handle import OpenDataset, open_dataset
+from wdsctl.core.opened.handle import OpenDataset
+from wdsctl.core.opened.opening import open_dataset
 from wdsctl.core.opened.writing import RunRecord, recording, writing
 
 BAD = Finding(code="WDS101", severity="error", message="no tar")

@@ -12,8 +12,7 @@ import pytest
 
 from tests import children
 from tests.build import a_shard, samples
-from tests.machines import Machines, forget_pulls, machines_in
-from wdsctl.core.dataset.location import locate
+from tests.machines import Machines, fetch_catalog, forget_pulls, machines_in
 from wdsctl.core.errors import UsageError
 from wdsctl.core.index.index import index
 from wdsctl.core.inspect.inspect import inspect
@@ -56,16 +55,16 @@ def cached_catalogs(count: int) -> list[bool]:
 
 def test_least_recently_used_catalogs_are_evicted(machine: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
     publish_datasets(machine, 4)
-    locate(url(0))
-    size = sum(path.stat().st_blocks * 512 for path in Path(locate(url(0)).meta).rglob("*"))
+    fetch_catalog(url(0))
+    size = sum(path.stat().st_blocks * 512 for path in Path(fetch_catalog(url(0)).meta).rglob("*"))
     for i in (1, 2):
-        locate(url(i))
+        fetch_catalog(url(i))
     release_mirrors()
     for i, when in ((0, 300), (1, 100), (2, 200)):
         [users] = Path(os.environ["XDG_DATA_HOME"]).glob(f"wdsctl/set{i}-*/.published/users")
         os.utime(users, (when, when))
     monkeypatch.setenv("WDSCTL_CATALOG_CACHE", str(int(size * 2.5)))
-    locate(url(3))
+    fetch_catalog(url(3))
 
     assert cached_catalogs(4) == [True, False, False, True]
     assert inspect(url(1)).samples == 5, "it is fetched again"
@@ -76,26 +75,26 @@ def test_catalog_in_use_or_with_unpublished_changes_is_not_evicted(
 ) -> None:
     publish_datasets(machine, 4)
     for i in range(3):
-        locate(url(i))
-    Path(locate(url(1)).meta, "mine.yaml").write_text("x", "utf-8")
+        fetch_catalog(url(i))
+    Path(fetch_catalog(url(1)).meta, "mine.yaml").write_text("x", "utf-8")
     release_mirrors()
     # Use a separate process, because its lock ends with it.
     code = (
         "import sys; from wdsctl.core.remote_catalogs.mirror import Mirror; Mirror(sys.argv[1], '').hold_for_use(); "
         "print(flush=True); sys.stdin.read()"
     )
-    command = [sys.executable, "-c", code, locate(url(2)).meta]
+    command = [sys.executable, "-c", code, fetch_catalog(url(2)).meta]
     with children.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as user:
         assert user.stdout is not None
         user.stdout.readline()
         release_mirrors()
         monkeypatch.setenv("WDSCTL_CATALOG_CACHE", "1")
-        locate(url(3))
+        fetch_catalog(url(3))
         assert cached_catalogs(4) == [False, True, True, True]
         user.communicate("")
 
     release_mirrors()
-    locate(url(0))
+    fetch_catalog(url(0))
     assert cached_catalogs(4) == [True, True, False, False]
 
 
@@ -111,7 +110,7 @@ def test_cache_limit_that_is_no_size_is_refused(machine: Machines, monkeypatch: 
     monkeypatch.setenv("WDSCTL_CATALOG_CACHE", "much")
 
     with pytest.raises(UsageError, match="WDSCTL_CATALOG_CACHE: 'much' is not a size"):
-        locate(url(0))
+        fetch_catalog(url(0))
 
 
 def test_eviction_ignores_folders_that_are_no_mirrors(machine: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,9 +119,9 @@ def test_eviction_ignores_folders_that_are_no_mirrors(machine: Machines, monkeyp
     home.mkdir(parents=True)
     (home / "catalog.sqlite").write_bytes(b"x" * 1000)
     monkeypatch.setenv("WDSCTL_CATALOG_CACHE", "1")
-    locate(url(0))
+    fetch_catalog(url(0))
     release_mirrors()
-    locate(url(1))
+    fetch_catalog(url(1))
 
     assert cached_catalogs(2) == [False, True]
     assert (home / "catalog.sqlite").exists()

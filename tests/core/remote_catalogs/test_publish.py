@@ -23,14 +23,14 @@ from tests import children
 from tests.build import a_shard, samples, some_shards, split_by_ratios
 from tests.core.dumps import query
 from tests.core.index.test_remote import RangeRequestHandler
-from tests.machines import Machines, Notes, machines_in, run_until_killed
+from tests.machines import Machines, Notes, fetch_catalog, machines_in, run_until_killed
 from tests.remote import FaultyFileSystem, s3_server, upload_shards
-from wdsctl.core.catalog.history import read_log
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.dataset.lock import lock_dataset, publish_changes
 from wdsctl.core.errors import CatalogError
 from wdsctl.core.index.index import index
 from wdsctl.core.inspect.inspect import inspect
+from wdsctl.core.opened.history import read_log
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.remote_catalogs.publish import GRACE_SECONDS
@@ -76,7 +76,7 @@ def add_shard(number: int) -> None:
 
 
 def dump(url: str) -> dict[str, list[object]]:
-    path = locate(url).catalog_path
+    path = fetch_catalog(url).catalog_path
     columns = {"shard": "id, path, size, samples, parts, status, code, layout_hash, added, removed"}
     return {table: query(path, f"SELECT {columns.get(table, '*')} FROM {table} ORDER BY 1, 2") for table in TABLES}
 
@@ -110,7 +110,7 @@ def test_published_rows_equal_local_rows(tmp_path: Path, machine: Machines) -> N
     machine("two")
 
     assert dump(url) == dump(local)
-    assert Path(locate(url).offsets_path(1)).read_bytes() == Path(locate(local).offsets_path(1)).read_bytes()
+    assert Path(fetch_catalog(url).offsets_path(1)).read_bytes() == Path(locate(local).offsets_path(1)).read_bytes()
 
 
 def test_local_dataset_and_custom_catalog_publish_nothing(tmp_path: Path, machine: Machines) -> None:
@@ -128,7 +128,7 @@ def test_local_dataset_and_custom_catalog_publish_nothing(tmp_path: Path, machin
 def test_failed_command_publishes_nothing_until_next_command(tmp_path: Path, machine: Machines) -> None:
     url = publish_dataset(tmp_path, machine)
     revision = pointer()["revision"]
-    location = locate(url)
+    location = fetch_catalog(url)
     with pytest.raises(RuntimeError), lock_dataset(location):  # noqa: PT012 - the block is what fails
         Path(location.meta, "added.yaml").write_text("x", "utf-8")
         raise RuntimeError
@@ -136,7 +136,7 @@ def test_failed_command_publishes_nothing_until_next_command(tmp_path: Path, mac
 
     index(url)
     machine("two")
-    assert Path(locate(url).meta, "added.yaml").read_text("utf-8") == "x"
+    assert Path(fetch_catalog(url).meta, "added.yaml").read_text("utf-8") == "x"
 
 
 def test_second_publisher_gets_conflict_error_and_keeps_its_changes(
@@ -145,7 +145,7 @@ def test_second_publisher_gets_conflict_error_and_keeps_its_changes(
     url = publish_dataset(tmp_path, machine)
     two = machine("two")
     add_shard(10)
-    location = locate(url)
+    location = fetch_catalog(url)
     first = pytest.raises(CatalogError, match="published a catalog of this dataset first: process")
     with first as caught, lock_dataset(location):
         machine("one")
@@ -168,7 +168,7 @@ def test_finished_units_are_kept_until_publication(tmp_path: Path, machine: Mach
     url = publish_dataset(tmp_path, machine)
     machine("two")
     add_shard(10)
-    location = locate(url)
+    location = fetch_catalog(url)
     with pytest.raises(CatalogError, match="first"), publish_changes(location):  # noqa: PT012 - two machines
         index(url)
         machine("one")
@@ -184,7 +184,7 @@ def test_finished_units_are_kept_until_publication(tmp_path: Path, machine: Mach
 
 def test_record_only_run_tolerates_publication_conflict(tmp_path: Path, machine: Machines) -> None:
     url = publish_dataset(tmp_path, machine)
-    location = locate(url)
+    location = fetch_catalog(url)
     notes: list[str] = []
     with publish_changes(location, notes.append, is_record=True):
         Path(location.meta, "added.yaml").write_text("x", "utf-8")
@@ -301,7 +301,7 @@ def test_missing_object_is_uploaded_by_next_publication(tmp_path: Path, machine:
 
 def test_publish_excludes_unfinished_ledger_transaction(tmp_path: Path, machine: Machines) -> None:
     url = publish_dataset(tmp_path, machine)
-    location = locate(url)
+    location = fetch_catalog(url)
     with closing(sqlite3.connect(location.ledger_path, isolation_level=None)) as writer:
         writer.execute("BEGIN IMMEDIATE")
         writer.execute("UPDATE run SET command = 'unfinished'")
@@ -320,7 +320,9 @@ def test_password_in_url_is_neither_published_nor_stored(tmp_path: Path, machine
     index(url)
 
     assert not [name for name in store().find("/") if b"secret" in store().cat_file(name)]
-    assert not [path for path in Path(locate(url).meta).rglob("*") if path.is_file() and b"secret" in path.read_bytes()]
+    assert not [
+        path for path in Path(fetch_catalog(url).meta).rglob("*") if path.is_file() and b"secret" in path.read_bytes()
+    ]
 
 
 _STORE = "wdsctl.core.remote_catalogs.store:CatalogStore"

@@ -13,9 +13,8 @@ import fsspec
 import pytest
 
 from tests.build import a_shard, samples, some_shards
-from tests.machines import Machines, Notes, forget_pulls, machines_in
+from tests.machines import Machines, Notes, fetch_catalog, forget_pulls, machines_in
 from tests.remote import FaultyFileSystem, remove_retry_pauses, upload_shards
-from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import CatalogError, PermissionDenied, StorageError
 from wdsctl.core.index.index import index
 from wdsctl.core.inspect.inspect import inspect
@@ -65,15 +64,15 @@ def test_reader_with_only_url_gets_whole_catalog(tmp_path: Path, machine: Machin
     url = publish_dataset(tmp_path, machine)
 
     assert inspect(url).samples == 15
-    mirror = locate(url).meta
+    mirror = fetch_catalog(url).meta
     machine("writer")
     for name in ("catalog.sqlite", "dataset.yaml", "offsets-1.bin", "ledger.sqlite"):
-        assert Path(mirror, name).read_bytes() == Path(locate(url).meta, name).read_bytes()
+        assert Path(mirror, name).read_bytes() == Path(fetch_catalog(url).meta, name).read_bytes()
 
 
 def test_unchanged_catalog_needs_only_pointer_request(tmp_path: Path, machine: Machines) -> None:
     url = publish_dataset(tmp_path, machine)
-    locate(url)
+    fetch_catalog(url)
     assert sorted(take_fetched_names()) == [
         "catalog.sqlite",
         "current.json",
@@ -83,15 +82,15 @@ def test_unchanged_catalog_needs_only_pointer_request(tmp_path: Path, machine: M
     ]
 
     forget_pulls()
-    locate(url)
+    fetch_catalog(url)
     assert take_fetched_names() == ["current.json"]
-    locate(url)
+    fetch_catalog(url)
     assert take_fetched_names() == [], f"not asked again within {RECENT_SECONDS} s"
 
 
 def test_only_changed_files_are_fetched(tmp_path: Path, machine: Machines) -> None:
     url = publish_dataset(tmp_path, machine)
-    locate(url)
+    fetch_catalog(url)
     machine("writer")
     create_view(url, "half", ViewDefinition(sample="50%"))
     machine("reader")
@@ -103,13 +102,13 @@ def test_only_changed_files_are_fetched(tmp_path: Path, machine: Machines) -> No
 
 def test_offsets_of_last_three_generations_are_kept(tmp_path: Path, machine: Machines) -> None:
     url = publish_dataset(tmp_path, machine)
-    location = locate(url)
+    location = fetch_catalog(url)
     for number in (10, 11):
         machine("writer")
         add_shard(number)
         index(url)
         machine("reader")
-        locate(url)
+        fetch_catalog(url)
 
     assert os.path.exists(location.offsets_path(1)), "the last three generations stay"
     assert inspect(url).samples == 25
@@ -117,7 +116,7 @@ def test_offsets_of_last_three_generations_are_kept(tmp_path: Path, machine: Mac
     add_shard(12)
     index(url)
     machine("reader")
-    locate(url)
+    fetch_catalog(url)
     assert not os.path.exists(location.offsets_path(1))
 
 
@@ -132,7 +131,7 @@ def test_damaged_or_missing_object_is_refused(tmp_path: Path, machine: Machines,
         store().rm_file(path)
 
     with pytest.raises(CatalogError, match=r"catalog\.sqlite (does not match|is missing)") as caught:
-        locate(url)
+        fetch_catalog(url)
     assert caught.value.code == "WDS302"
     assert path in caught.value.where
 
@@ -176,7 +175,7 @@ def test_unresponsive_store_raises_instead_of_using_old_catalog(
 ) -> None:
     remove_retry_pauses(monkeypatch)
     url = publish_dataset(tmp_path, machine)
-    locate(url)
+    fetch_catalog(url)
     forget_pulls()
 
     def inject_fault(path: str, start: int, stop: int, data: bytes) -> bytes:
@@ -184,7 +183,7 @@ def test_unresponsive_store_raises_instead_of_using_old_catalog(
 
     FaultyFileSystem.fault.append(inject_fault)
     with pytest.raises(StorageError, match="does not respond"):
-        locate(url)
+        fetch_catalog(url)
 
 
 def test_forbidden_pointer_counts_as_missing_unless_read_before(tmp_path: Path, machine: Machines) -> None:
@@ -196,31 +195,31 @@ def test_forbidden_pointer_counts_as_missing_unless_read_before(tmp_path: Path, 
         return data
 
     FaultyFileSystem.fault.append(inject_fault)
-    assert not os.path.exists(locate(url).catalog_path), "some stores deny access to what does not exist"
+    assert not os.path.exists(fetch_catalog(url).catalog_path), "some stores deny access to what does not exist"
     FaultyFileSystem.fault.clear()
     forget_pulls()
-    locate(url)
+    fetch_catalog(url)
     FaultyFileSystem.fault.append(inject_fault)
     forget_pulls()
     with pytest.raises(PermissionDenied):
-        locate(url)
+        fetch_catalog(url)
 
 
 def test_unpublished_changes_are_kept_until_other_machine_publishes(
     tmp_path: Path, machine: Machines, caplog: pytest.LogCaptureFixture
 ) -> None:
     url = publish_dataset(tmp_path, machine)
-    settings = Path(locate(url).config_path)
+    settings = Path(fetch_catalog(url).config_path)
     settings.write_text(settings.read_text("utf-8") + "# edited here\n", "utf-8")
     forget_pulls()
-    assert "# edited here" in Path(locate(url).config_path).read_text("utf-8")
+    assert "# edited here" in Path(fetch_catalog(url).config_path).read_text("utf-8")
 
     machine("writer")
     add_shard(10)
     index(url)
     machine("reader")
-    assert "# edited here" not in Path(locate(url).config_path).read_text("utf-8")
-    [backup] = Path(locate(url).meta).glob("unpublished-*")
+    assert "# edited here" not in Path(fetch_catalog(url).config_path).read_text("utf-8")
+    [backup] = Path(fetch_catalog(url).meta).glob("unpublished-*")
     assert "# edited here" in (backup / "dataset.yaml").read_text("utf-8")
     assert str(backup) in caplog.text
     assert inspect(url).samples == 20
@@ -228,49 +227,49 @@ def test_unpublished_changes_are_kept_until_other_machine_publishes(
 
 def test_edited_dataset_yaml_is_published_by_next_command(tmp_path: Path, machine: Machines) -> None:
     url = publish_dataset(tmp_path, machine)
-    settings = Path(locate(url).config_path)
+    settings = Path(fetch_catalog(url).config_path)
     settings.write_text(settings.read_text("utf-8") + "# edited here\n", "utf-8")
     notes = Notes()
     index(url, progress=notes)
     assert any(line.startswith("published the catalog to faulty://store/shards/.wdsctl: ") for line in notes.lines)
 
     machine("third")
-    assert "# edited here" in Path(locate(url).config_path).read_text("utf-8")
+    assert "# edited here" in Path(fetch_catalog(url).config_path).read_text("utf-8")
 
 
 def test_files_removed_from_mirror_are_fetched_again(tmp_path: Path, machine: Machines) -> None:
     url = publish_dataset(tmp_path, machine)
-    location = locate(url)
+    location = fetch_catalog(url)
     os.remove(location.offsets_path(1))
     settings = Path(location.config_path)
     settings.write_text(settings.read_text("utf-8") + "# edited here\n", "utf-8")
     take_fetched_names()
     forget_pulls()
 
-    locate(url)
+    fetch_catalog(url)
     assert take_fetched_names() == ["current.json", "offsets-1.bin"]
     assert "# edited here" in settings.read_text("utf-8")
     forget_pulls()
-    locate(url)
+    fetch_catalog(url)
     assert take_fetched_names() == ["current.json"]
 
 
 def test_damaged_record_file_causes_no_fetch_and_no_backup(tmp_path: Path, machine: Machines) -> None:
     url = publish_dataset(tmp_path, machine)
-    record = Path(locate(url).meta, ".published", "record.json")
+    record = Path(fetch_catalog(url).meta, ".published", "record.json")
     record.write_bytes(b"\0" * 10)
     take_fetched_names()
     forget_pulls()
 
     assert inspect(url).samples == 15
     assert take_fetched_names() == ["current.json"]
-    assert not list(Path(locate(url).meta).glob("unpublished-*"))
+    assert not list(Path(fetch_catalog(url).meta).glob("unpublished-*"))
     assert record.read_bytes() != b"\0" * 10, "the record is written again"
 
 
 def test_stale_ledger_journal_is_not_applied_to_newer_ledger(tmp_path: Path, machine: Machines) -> None:
     url = publish_dataset(tmp_path, machine)
-    ledger = locate(url).ledger_path
+    ledger = fetch_catalog(url).ledger_path
     with closing(sqlite3.connect(ledger, isolation_level=None)) as connection:
         connection.execute("PRAGMA cache_size = 1")
         connection.execute("BEGIN IMMEDIATE")

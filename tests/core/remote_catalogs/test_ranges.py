@@ -14,9 +14,9 @@ import pytest
 
 from tests.build import split_by_ratios
 from tests.core.catalog.readers import read_split
-from tests.machines import Machines, forget_pulls, machines_in
+from tests.machines import Machines, fetch_catalog, forget_pulls, machines_in
 from tests.remote import FaultyFileSystem
-from wdsctl.core.dataset.location import DatasetLocation, locate
+from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.errors import CatalogError
 from wdsctl.core.index.index import index
 from wdsctl.core.offsets import read
@@ -55,10 +55,10 @@ def publish_dataset(indexed_folder: Path, machine: Machines) -> DatasetLocation:
         fsspec.filesystem("faulty").pipe_file(f"/store/lines/{path.name}", path.read_bytes())
     index(URL)
     split_by_ratios(URL, {"train": 7, "val": 1})
-    assert os.path.getsize(locate(URL).offsets_path(1)) > 1 << 20
+    assert os.path.getsize(fetch_catalog(URL).offsets_path(1)) > 1 << 20
     machine("reader")
     FaultyFileSystem.reads.clear()
-    return locate(URL)
+    return fetch_catalog(URL)
 
 
 def take_fetched_bytes() -> int:
@@ -183,7 +183,7 @@ def test_writer_with_partial_file_publishes_whole_file(indexed_folder: Path, mac
     assert index(URL).samples == FILES * LINES + 3
     machine("third")
 
-    third = locate(URL)
+    third = fetch_catalog(URL)
     assert Offsets(third.offsets_path(1)).key(7) == local_offsets(indexed_folder).key(7)
     newest = Offsets(third.offsets_path(2))
     newest.check_all()
@@ -198,7 +198,7 @@ def test_partial_file_counts_as_unchanged(indexed_folder: Path, machine: Machine
     create_view(URL, "half", ViewDefinition(sample="50%"))
     machine("reader")
     take_fetched_bytes()
-    locate(URL)
+    fetch_catalog(URL)
     Offsets(location.offsets_path(1)).key(LINES * 5)
 
     assert take_fetched_bytes() == 0
@@ -210,7 +210,7 @@ def test_partial_file_without_marks_is_fetched_again(indexed_folder: Path, machi
     os.remove(location.offsets_path(1))
     shutil.rmtree(Path(location.meta, ".published", "ranges"))
     forget_pulls()
-    locate(URL)
+    fetch_catalog(URL)
 
     assert Offsets(location.offsets_path(1)).key(LINES * 5) == local_offsets(indexed_folder).key(LINES * 5)
 

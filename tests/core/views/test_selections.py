@@ -16,7 +16,7 @@ from wdsctl.core.catalog.values import ShardRow
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import CatalogError, InputError
 from wdsctl.core.index.index import index
-from wdsctl.core.opened.handle import open_dataset
+from wdsctl.core.opened.opening import open_dataset
 from wdsctl.core.views.definition import ViewDefinition
 from wdsctl.core.views.selections import (
     SampleSelection,

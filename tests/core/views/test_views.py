@@ -17,7 +17,7 @@ from wdsctl.core.catalog.splits import sample_flags
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import CatalogError, InputError, PermissionDenied, UsageError
 from wdsctl.core.index.index import index
-from wdsctl.core.opened.handle import open_dataset
+from wdsctl.core.opened.opening import open_dataset
 from wdsctl.core.progress import SILENT_PROGRESS
 from wdsctl.core.split.split import SplitRequest, split_dataset
 from wdsctl.core.split_rules.rule import SplitRule

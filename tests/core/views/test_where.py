@@ -20,7 +20,7 @@ from wdsctl.core.errors import CatalogError, InputError, UsageError
 from wdsctl.core.index.index import index
 from wdsctl.core.index.media_folder import index_media_folder
 from wdsctl.core.index.request import MediaRequest
-from wdsctl.core.opened.handle import open_dataset
+from wdsctl.core.opened.opening import open_dataset
 from wdsctl.core.views.sql_guard import Guard
 from wdsctl.core.views.where import RowQuery
 

@@ -25,7 +25,8 @@ from wdsctl.core.catalog.splits import SplitShard
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import CatalogError, DatasetError, InputError, UsageError
 from wdsctl.core.index.index import index
-from wdsctl.core.opened.handle import OpenDataset, open_dataset
+from wdsctl.core.opened.handle import OpenDataset
+from wdsctl.core.opened.opening import open_dataset
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.loader import CrudeSample, get_loader, get_val_dataset
 from wdsctl.loader.reading.first_use import read_or_index

@@ -18,7 +18,7 @@ from wdsctl.cli.tables import grouped_finding_lines, labelled_lines, make_table,
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from wdsctl.core.catalog.history import CatalogState, LoggedRun, LogReport, RunReport
+    from wdsctl.core.opened.history import CatalogState, LoggedRun, LogReport, RunReport
 
 
 EPILOG = """
@@ -49,9 +49,9 @@ def command(
 ) -> int:
     """Show the history of a dataset. Lists every run with its time, outcome and generation."""
     from wdsctl.cli.output import TsvTable, terminal_width
-    from wdsctl.core.catalog.history import read_log, read_run
     from wdsctl.core.dataset.location import shell_command
     from wdsctl.core.dataset.polylithic import is_polylithic, read_polylithic_folder
+    from wdsctl.core.opened.history import read_log, read_run
 
     if run is not None:
         common.output.answer("log", read_run(root, run, catalog=catalog), render_run)

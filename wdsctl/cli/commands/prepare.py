@@ -153,7 +153,7 @@ def _with_detection(report: PrepareReport, prepared: wizard.WizardCommand, catal
     """The report with what detection finds, of a dataset that keeps its dataset.yaml. Reads a few samples."""
     from wdsctl.core.dataset.root_spec import parse_root_spec
     from wdsctl.core.index.write_dataset_yaml import detect_dataset_type
-    from wdsctl.core.opened.handle import open_dataset
+    from wdsctl.core.opened.opening import open_dataset
 
     if not report.former_type or report.index is None or not report.index.samples or report.primary:
         return report

@@ -141,8 +141,8 @@ def create(
 ) -> int:
     """Create a view of the samples that match."""
     from wdsctl.cli.progress import show_progress
-    from wdsctl.core.dataset.view_root import parse_views
     from wdsctl.core.errors import refuse_without_effect
+    from wdsctl.core.opened.opening import parse_views
     from wdsctl.core.storage.source_files import absolute
     from wdsctl.core.views.definition import STDIN, ViewDefinition
     from wdsctl.core.views.views import create_view
@@ -197,7 +197,7 @@ def show(
     common: options.CommonOptions,
 ) -> int:
     """Show one view: its definition, and how many samples of each split it has."""
-    from wdsctl.core.dataset.view_root import parse_views
+    from wdsctl.core.opened.opening import parse_views
     from wdsctl.core.views.show import show_view
 
     root, (name,) = parse_views(root, [name], catalog)
@@ -219,7 +219,7 @@ def diff(
 ) -> int:
     """Show which samples are in only one of two views."""
     from wdsctl.cli.progress import show_progress
-    from wdsctl.core.dataset.view_root import parse_views
+    from wdsctl.core.opened.opening import parse_views
     from wdsctl.core.views.show import diff_views
 
     root, names = parse_views(root, [first, second], catalog, max_views=2)
@@ -251,8 +251,8 @@ def export(
 
     from wdsctl.cli.output import write_plain
     from wdsctl.core.dataset.shard_names import is_jsonl_name
-    from wdsctl.core.dataset.view_root import parse_views
     from wdsctl.core.errors import UsageError, refuse_without_effect
+    from wdsctl.core.opened.opening import parse_views
     from wdsctl.core.views.show import export_view, iter_exported_names
 
     is_file = bool(out) and out != "-"
@@ -284,7 +284,7 @@ def refresh(
 ) -> int:
     """Update views to the current dataset. States saved on a changed view no longer resume."""
     from wdsctl.cli.progress import show_progress
-    from wdsctl.core.dataset.view_root import parse_root
+    from wdsctl.core.opened.opening import parse_root
     from wdsctl.core.views.views import refresh_views
 
     root, view = parse_root(root, catalog)
@@ -313,7 +313,7 @@ def delete(
 ) -> int:
     """Delete a view. Does not modify samples."""
     from wdsctl.cli.progress import show_progress
-    from wdsctl.core.dataset.view_root import parse_views
+    from wdsctl.core.opened.opening import parse_views
     from wdsctl.core.views.views import delete_view
 
     root, (name,) = parse_views(root, [name], catalog)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from wdsctl.core.catalog.ledger import Ledger
-from wdsctl.core.catalog.open_catalog import missing_catalog_error, open_catalog_connection
+from wdsctl.core.catalog.open_catalog import missing_catalog_error
 from wdsctl.core.catalog.values import ShardRow
 from wdsctl.core.dataset.location import (
     CONVERSION_FOLDER,
@@ -21,7 +21,6 @@ from wdsctl.core.dataset.location import (
     UNFINISHED_FILE,
     WRITER_FOLDER,
     DatasetLocation,
-    locate,
     quote_shell_word,
     shell_command,
     shell_command_at,
@@ -33,15 +32,14 @@ from wdsctl.core.errors import (
     Finding,
     InputError,
     OptionConflict,
-    UsageError,
     WdsctlError,
     translate_os_errors,
 )
 from wdsctl.core.safe_open import check_beneath
 from wdsctl.core.shards.list import list_shards
-from wdsctl.core.shards.survey import find_outside_shard, has_in_place_shards, has_shards, has_tars
+from wdsctl.core.shards.survey import find_outside_shard, has_in_place_shards, has_shards
 from wdsctl.core.text import path_for_message, pluralize
-from wdsctl.core.urls import is_url, normalize_root, redact_secrets
+from wdsctl.core.urls import is_url
 
 MAX_NAMED_DATASETS = 3  # in an error
 _WRITERS = ("prepare", "convert")  # commands that write shards from a source
@@ -211,128 +209,3 @@ def no_samples_findings(
         f"no samples in {pluralize(len(rows), 'shard')}{there} ({shell_command_at(location, 'validate')} shows details)"
     )
     return [Finding(code="WDS119", severity="error", message=message)]
-
-
-def check_not_in_dataset(dest: str, catalog: str | None = None) -> None:
-    """Raise UsageError WDS253 if a new dataset at DEST would be inside a prepared one.
-
-    A dataset that wdsctl has begun at DEST may be continued. A parent folder that only collects datasets is allowed: it
-    has no catalog, or one that lists only shards of the datasets inside. Cost: a check of each parent folder. Of URLs,
-    only the catalogs on this machine are known.
-    """
-    if is_url(dest):
-        _check_not_in_remote_dataset(dest, catalog)
-        return
-    real = os.path.realpath(dest)
-    if os.path.isdir(real) and os.path.isdir(locate(real, catalog).meta):
-        return
-    folder = real
-    while (above := os.path.dirname(folder)) != folder:
-        folder = above
-        if is_prepared(folder) and not _is_collection(folder):
-            sibling = f"{folder.rstrip('/')}-{os.path.basename(real)}"
-            raise UsageError(
-                f"the destination is inside the dataset {folder}, which would then include its shards",
-                where=dest,
-                hint=f"choose a destination next to that dataset, such as {sibling}",
-                code="WDS253",
-            )
-
-
-def _check_not_in_remote_dataset(dest: str, catalog: str | None) -> None:
-    if os.path.isdir(locate(dest, catalog).meta):
-        return
-    folder = normalize_root(dest)
-    while (above := folder.rpartition("/")[0]) and not above.endswith("/"):
-        folder = above
-        if is_prepared(folder) and not _is_collection(folder):
-            shown = redact_secrets(folder)
-            raise UsageError(
-                f"the destination is inside the dataset {shown}, which would then include its shards",
-                where=redact_secrets(dest),
-                hint="choose a destination next to that dataset",
-                code="WDS253",
-            )
-
-
-def check_holds_no_dataset(dest: str) -> None:
-    """Raise UsageError WDS253 if there is a prepared dataset inside DEST. Cost: a walk through DEST.
-
-    If DEST is a dataset itself, only datasets of tars inside it are an error. At a URL: a listing of DEST.
-    """
-    if is_url(dest):
-        from wdsctl.core.dataset.remote_destination import check_holds_no_remote_dataset
-
-        check_holds_no_remote_dataset(dest)
-        return
-    real = os.path.realpath(dest)
-    is_there = is_prepared(real)
-    inner = _inner_dataset(dest, of_tars=is_there)
-    if inner is None:
-        return
-    sibling = f"{real}-{os.path.basename(inner)}"
-    hint = f"choose a destination next to it, such as {sibling}"
-    if is_there:
-        hint = f"move {inner} next to the destination, such as to {sibling}; the move does not change that dataset"
-        below = os.path.relpath(os.path.realpath(inner), real)
-        if any(path.startswith(f"{below}/") for path in _shards(locate(real))):
-            hint += (
-                f"; then remove its shards from this catalog with {shell_command('index', dest, '--missing', 'drop')}"
-            )
-    raise UsageError(
-        f"the destination contains the dataset {inner}, and would then include its shards",
-        where=dest,
-        hint=hint,
-        code="WDS253",
-    )
-
-
-def is_prepared(folder: str) -> bool:
-    """Whether wdsctl has made a dataset of the folder, or has begun to."""
-    try:
-        location = locate(folder)
-    except WdsctlError:  # missing or unreadable: this user could not use it as a dataset
-        return False
-    if os.path.exists(location.catalog_path) or os.path.exists(location.config_path):
-        return True
-    if not os.path.exists(location.ledger_path):
-        return False
-    with suppress(WdsctlError), Ledger.open_for_reading(location.ledger_path) as ledger:
-        return bool(ledger.planned_shards())
-    return False
-
-
-def _is_collection(folder: str) -> bool:
-    """Whether its catalog lists only shards of prepared datasets inside."""
-    folders = {os.path.dirname(path) for path in _shards(locate(folder))}
-    known: dict[str, bool] = {"": False}
-
-    def is_of_another(below: str) -> bool:
-        if below not in known:
-            known[below] = is_prepared(os.path.join(folder, below)) or is_of_another(os.path.dirname(below))
-        return known[below]
-
-    return bool(folders) and all(map(is_of_another, folders))
-
-
-def _shards(location: DatasetLocation) -> list[str]:
-    """Empty for a catalog that cannot be read: the command that reads it reports why."""
-    with suppress(WdsctlError), open_catalog_connection(location.catalog_path) as catalog:
-        return [path for (path,) in catalog.execute("SELECT path FROM shard WHERE removed IS NULL")]
-    return []
-
-
-def _inner_dataset(dest: str, *, of_tars: bool) -> str | None:
-    def fail(error: OSError) -> None:
-        raise error
-
-    if not os.path.isdir(dest):
-        return None
-    with translate_os_errors(dest, "list"):
-        for folder, folders, _ in os.walk(dest, onerror=fail):
-            folders[:] = sorted(name for name in folders if not name.startswith("."))
-            for name in folders:
-                path = os.path.join(folder, name)
-                if is_prepared(path) and (has_tars(path) or not of_tars):
-                    return path
-    return None

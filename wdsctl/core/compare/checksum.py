@@ -20,6 +20,7 @@ from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command_
 from wdsctl.core.errors import Finding, InputError, PermissionDenied, StorageError
 from wdsctl.core.jobs import UnitSize, make_executor, run_units
 from wdsctl.core.opened.handle import OpenDataset
+from wdsctl.core.opened.opening import open_dataset
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.shards.list import ShardFile, is_linked_outside, list_shards
 from wdsctl.core.storage.open import storage_for, workers_for
@@ -177,7 +178,7 @@ def checksum(
     shard fails, its result has an `error`. Raises what `locate` and the catalog raise, and InputError WDS003 if there
     are no shards.
     """
-    location = locate(root, catalog)
+    location = open_dataset(root, catalog).location
     shards, catalog_hashes, findings = _list_shards(location)
     if not shards and not findings:
         raise no_shards_error(location)

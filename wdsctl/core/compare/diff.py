@@ -26,9 +26,7 @@ from wdsctl.core.compare.samples import (
 )
 from wdsctl.core.compare.sides import DiffSide, can_have_same_bytes, find_renamed_shards, has_same_layout, open_side
 from wdsctl.core.dataset.polylithic import check_not_polylithic, follow_to_primary
-from wdsctl.core.dataset.view_root import locate_view
 from wdsctl.core.errors import Finding, OptionConflict, PermissionDenied, StorageError, UsageError
-from wdsctl.core.index.first_use import ensure_catalog_exists
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 
 
@@ -218,9 +216,7 @@ def _open_checked_side(
     """
     if catalog is None:
         check_not_polylithic(root, "diff", *compared_with)
-    root = follow_to_primary(root, catalog)
-    ensure_catalog_exists(locate_view(root, catalog)[0])
-    return open_side(root, catalog, generation)
+    return open_side(follow_to_primary(root, catalog), catalog, generation)
 
 
 @dataclass(slots=True)

@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 
 from wdsctl.core.catalog.splits import SampleFlags, SplitReader, sample_flags
 from wdsctl.core.dataset.location import DatasetLocation, shell_command_at
-from wdsctl.core.dataset.view_root import locate_view
 from wdsctl.core.errors import InputError, UsageError
+from wdsctl.core.index.first_use import open_indexed
 from wdsctl.core.offsets.bounds import ShardEntry
 from wdsctl.core.offsets.read import Offsets
-from wdsctl.core.opened.handle import OpenDataset
 from wdsctl.core.views.selections import SampleSelection, require_unchanged_view
 
 _OFFSETS_FILE_NAME = re.compile(r"offsets-(\d+)\.bin")
@@ -82,7 +81,7 @@ def open_side(root: str, catalog: str | None = None, generation: int | None = No
     Raises InputError WDS322 for a folder of media, WDS330 and CatalogError WDS331 for views, InputError WDS009 if the
     dataset no longer has the generation, UsageError for a view at an older generation.
     """
-    with OpenDataset(*locate_view(root, catalog)) as dataset:
+    with open_indexed(root, catalog, takes_view=True) as dataset:
         dataset.catalog.check_not_media_folder()
         current = dataset.catalog.generation
         target = current if generation is None else generation

@@ -12,7 +12,6 @@ from dataclasses import asdict, replace
 from hashlib import blake2b
 from typing import Any
 
-from wdsctl.core.catalog.presence import check_not_in_dataset
 from wdsctl.core.convert import exporters
 from wdsctl.core.convert.conversion_report import ConvertReport
 from wdsctl.core.convert.destination import (
@@ -61,12 +60,12 @@ from wdsctl.core.dataset.destination import check_destination, remove_path
 from wdsctl.core.dataset.location import CONVERSION_FOLDER, FINISHED_FILE, PLAN_FILE, DatasetLocation, locate
 from wdsctl.core.dataset.lock import lock_dataset
 from wdsctl.core.dataset.remote_lock import hold_remote_marker
-from wdsctl.core.dataset.view_root import parse_root
 from wdsctl.core.errors import DatasetError, OptionConflict, UsageError, WdsctlError, refuse_without_effect
 from wdsctl.core.export.hub import check_split_names
 from wdsctl.core.files import make_folder, remove_empty_folder
 from wdsctl.core.invocation import describe_request
-from wdsctl.core.opened.handle import OpenDataset
+from wdsctl.core.opened.nesting import check_not_in_dataset
+from wdsctl.core.opened.opening import open_dataset, parse_root
 from wdsctl.core.opened.writing import recording
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.samples.naming import DEFAULT_TEMPLATE, check_shard_template
@@ -133,7 +132,8 @@ def _convert(sources: Sequence[str], dest: str, request: ConvertRequest, progres
     real_dest = dest if is_url(dest) else os.path.realpath(dest)
     if not is_url(dest):
         make_folder(real_dest)
-    location = locate(dest, writing=True, real_root=real_dest)
+    dataset = open_dataset(dest, writing=True, real_root=real_dest)
+    location = dataset.location
     work = os.path.join(location.meta, CONVERSION_FOLDER)
     check_destination_free(location, dest, work)
     had_meta = os.path.isdir(location.meta)
@@ -144,7 +144,7 @@ def _convert(sources: Sequence[str], dest: str, request: ConvertRequest, progres
             stack.enter_context(lock_dataset(location, wait=request.wait, note=progress.note))
             check_destination_free(location, dest, work)  # the run that held the lock may have written files
             stack.enter_context(clean_up_on_error(location, work, had_meta=had_meta))
-            dataset = stack.enter_context(OpenDataset(location))
+            stack.enter_context(dataset)
             entry = stack.enter_context(recording(dataset, "convert", arguments, progress))
             make_folder(work)
             report = _run_conversion(sources, dest, request, work, location, progress, check_writer)

@@ -16,11 +16,10 @@ from wdsctl.core.convert.conversion_report import ConvertSource, RejectedFormat
 from wdsctl.core.convert.request import ConvertRequest, SourceSpec
 from wdsctl.core.dataset.config import DatasetConfig, load_config
 from wdsctl.core.dataset.destination import require_source, unique_source_names
-from wdsctl.core.dataset.location import ENERGON_META_FOLDER, DatasetLocation, locate, shell_command, shell_command_at
+from wdsctl.core.dataset.location import ENERGON_META_FOLDER, DatasetLocation, shell_command, shell_command_at
 from wdsctl.core.dataset.lock import hold_lock
 from wdsctl.core.dataset.polylithic import is_polylithic
 from wdsctl.core.dataset.shard_names import unpack_command
-from wdsctl.core.dataset.view_root import parse_root
 from wdsctl.core.energon.meta import energon_meta
 from wdsctl.core.errors import DatasetError, Finding, InputError, UsageError
 from wdsctl.core.importers.polylithic import PolylithicSource
@@ -40,6 +39,7 @@ from wdsctl.core.index.index import IndexRequest, index_locked
 from wdsctl.core.index.missing import check_links_inside
 from wdsctl.core.media.kinds import MEDIA_KINDS, part_kind
 from wdsctl.core.opened.handle import OpenDataset
+from wdsctl.core.opened.opening import open_dataset, parse_root
 from wdsctl.core.progress import Progress
 from wdsctl.core.split.split import ensure_split
 from wdsctl.core.storage.source_files import forget_listings
@@ -63,7 +63,7 @@ def ensure_indexed(
     a dataset without a catalog has no samples. Cost: indexes a dataset without a catalog, imports the settings of
     Energon, and divides it into the splits that names or a field tell.
     """
-    location = locate(root, catalog)
+    location = open_dataset(root, catalog).location
     if os.path.exists(location.catalog_path):
         check_index_is_current(location, findings, progress)
         return location

@@ -156,8 +156,8 @@ def locate(root: str, catalog: str | None = None, *, writing: bool = False, real
     user's data folder. The last one is for roots that this user cannot write to; if such a root has a catalog in both
     folders, the user's own catalog takes precedence.
 
-    For a URL, the subfolder of the user's data folder is the mirror of the catalog in `URL/.wdsctl`: `locate` brings it
-    up to date, for one request if nothing is new, and raises what `wdsctl.core.remote_catalogs.pull` raises.
+    For a URL, the subfolder of the user's data folder is the mirror of the catalog in `URL/.wdsctl`, as it was when a
+    process last fetched it: `open_dataset` (`wdsctl.core.opened.opening`) brings it up to date.
 
     The root may be one tar or JSONL file: its catalog is beside it, named after it. For a tar without such a catalog,
     the catalog is in the user's data folder unless `writing`, since the tar is probably a shard of a dataset.
@@ -244,10 +244,7 @@ def _locate_url(root: str, catalog: str | None) -> DatasetLocation:
     # A tar is probably a shard of a dataset, which is not to get a second catalog. A signature is that of one object.
     if single_file.lower().endswith(TAR_SUFFIX) or is_signed(root):
         return DatasetLocation(root, meta, single_file)
-    from wdsctl.core.remote_catalogs.pull import pull  # local datasets need neither this nor the modules of stores
-
     published_url = f"{store_url(root)}/{meta_folder_name(single_file)}"
-    pull(meta, published_url)
     return _check_meta_folder(DatasetLocation(root, meta, single_file, published_url=published_url))
 
 

@@ -6,7 +6,7 @@ import os
 from typing import Any, Literal, NamedTuple
 
 from wdsctl.core.dataset.location import shell_command
-from wdsctl.core.dataset.view_root import parse_root
+from wdsctl.core.dataset.view_root import split_root
 from wdsctl.core.errors import InputError, UsageError
 from wdsctl.core.file_limits import read_whole
 from wdsctl.core.json_text import read_json
@@ -64,9 +64,9 @@ def read_polylithic_folder(path: str) -> PolylithicFolder:
     return PolylithicFolder(primary, media, form, config, content.get("shared") is True)
 
 
-def find_polylithic_folder(text: str, catalog: str | None = None) -> PolylithicFolder | None:
+def find_polylithic_folder(text: str) -> PolylithicFolder | None:
     """The polylithic dataset that `ROOT` or `ROOT@VIEW` names; None for any other dataset."""
-    root = parse_root(text, catalog).root
+    root = split_root(text).root
     return read_polylithic_folder(root) if is_polylithic(root) else None
 
 
@@ -76,7 +76,7 @@ def follow_to_primary(text: str, catalog: str | None = None) -> str:
     The primary has the samples, the splits and the views. Other roots are returned unchanged. Raises like
     `read_polylithic_folder`.
     """
-    root, view = parse_root(text, catalog)
+    root, view = split_root(text)
     if catalog or not is_polylithic(root):
         return text
     primary = read_polylithic_folder(root).primary

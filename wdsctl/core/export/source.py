@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from wdsctl.core.catalog.totals import CatalogSummary, PartCount
 from wdsctl.core.catalog.values import ShardRow
 from wdsctl.core.dataset.config import DatasetConfig
-from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command_at
+from wdsctl.core.dataset.location import DatasetLocation, shell_command_at
 from wdsctl.core.dataset.shard_names import describe_format, is_tar_name
 from wdsctl.core.errors import CatalogError, DatasetError, InputError
 from wdsctl.core.index.first_use import open_indexed
@@ -47,7 +47,7 @@ def open_export_source(root: str, catalog: str | None) -> Iterator[ExportSource]
 
     Raises CatalogError WDS305 if a shard has changed, InputError WDS003 without samples, and InputError for JSONL.
     """
-    with open_indexed(locate(root, catalog)) as dataset:
+    with open_indexed(root, catalog) as dataset:
         location, published = dataset.location, dataset.catalog
         published.check_not_media_folder()
         rows = published.shards()

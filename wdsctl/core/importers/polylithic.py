@@ -39,6 +39,7 @@ from wdsctl.core.importers.references import (
 )
 from wdsctl.core.importers.shards import SHARDS_OPTIONS, ShardsSource
 from wdsctl.core.json_text import read_json, values_at_path
+from wdsctl.core.opened.opening import open_dataset
 from wdsctl.core.safe_open import check_store
 from wdsctl.core.storage import source_files
 
@@ -71,7 +72,7 @@ class PolylithicSource:
     def __init__(self, layout: Layout, options: Options | None = None) -> None:
         options = options or {}
         self._layout = layout
-        self._primary = ShardsSource(locate(layout.primary, options.get("catalog")), options)
+        self._primary = ShardsSource(open_dataset(layout.primary, options.get("catalog")).location, options)
         self._stores: Sequence[MediaStore] = [open_media_store(path) for path in layout.stores]
 
     def __enter__(self) -> PolylithicSource:

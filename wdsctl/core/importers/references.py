@@ -20,7 +20,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from wdsctl.core.dataset.location import DatasetLocation, locate
+from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.dataset.polylithic import REFERENCES_PART
 from wdsctl.core.errors import DatasetError, translate_os_errors
 from wdsctl.core.importers.common.folder_files import digest_of_folder
@@ -30,6 +30,7 @@ from wdsctl.core.json_text import read_json
 from wdsctl.core.offsets.key_index import open_key_index
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.opened.handle import OpenDataset
+from wdsctl.core.opened.opening import open_dataset
 from wdsctl.core.samples.naming import possible_keys, split_name
 from wdsctl.core.storage import source_files
 
@@ -157,8 +158,8 @@ class MediaStore(Protocol):
 class PreparedMediaStore:
     """A prepared dataset as a store. Entries are named `KEY.PART`."""
 
-    def __init__(self, path: str) -> None:
-        self._location = location = locate(path)
+    def __init__(self, location: DatasetLocation) -> None:
+        self._location = location
         self._root = location.root
         with OpenDataset(location) as dataset:
             self._offsets = dataset.offsets()
@@ -248,8 +249,8 @@ def open_media_store(path: str) -> MediaStore:
     """Open a store: a prepared dataset if the path has a catalog, otherwise a plain folder (also `filesystem://DIR`)."""
     if path.startswith("filesystem://"):
         return FolderMediaStore(path.removeprefix("filesystem://"))
-    location = locate(path)
-    return PreparedMediaStore(path) if source_files.exists(location.catalog_path) else FolderMediaStore(path)
+    location = open_dataset(path).location
+    return PreparedMediaStore(location) if source_files.exists(location.catalog_path) else FolderMediaStore(path)
 
 
 def _missing_entry_error(name: str, root: str) -> DatasetError:

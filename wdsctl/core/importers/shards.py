@@ -13,13 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wdsctl.core.catalog.splits import sample_flags
-from wdsctl.core.dataset.location import DatasetLocation, locate
+from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.dataset.sequences import IMAGE, VIDEO
 from wdsctl.core.dataset.shard_names import is_jsonl_name
 from wdsctl.core.errors import StorageDown, UsageError, WdsctlError, translate_os_errors
 from wdsctl.core.importers.protocol import FilePart, FormatMatch, Options, Part, SampleListing, SourceEntry
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.opened.handle import OpenDataset
+from wdsctl.core.opened.opening import open_dataset
 from wdsctl.core.shards.list import remote_file, remote_files
 from wdsctl.core.shards.survey import has_shards, has_tars, survey_folder
 from wdsctl.core.split_rules.names import MAX_SPLITS
@@ -251,7 +252,7 @@ class ShardsImporter:
     def recognise(self, path: str) -> FormatMatch | None:
         """Match a catalog, or shards."""
         try:
-            sample_index = locate(path)
+            sample_index = open_dataset(path).location
             if _is_robot_data(sample_index):
                 return None  # of LeRobot, which speaks for itself
             if not source_files.exists(sample_index.catalog_path):
@@ -273,7 +274,7 @@ class ShardsImporter:
         unknown = sorted(set(options) - set(SHARDS_OPTIONS))
         if unknown:
             raise UsageError(f"shards have no option {unknown[0]!r}", hint=f"use one of {', '.join(SHARDS_OPTIONS)}")
-        location = locate(path, options.get("catalog"))
+        location = open_dataset(path, options.get("catalog")).location
         if _is_robot_data(location):
             raise UsageError(
                 "the frames of a LeRobot dataset are not converted: their videos and images stay in the dataset",

@@ -24,7 +24,7 @@ from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.totals import compute_totals, read_totals
 from wdsctl.core.catalog.values import ShardRow
 from wdsctl.core.columns.column_file import find_column, list_columns
-from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command_at
+from wdsctl.core.dataset.location import DatasetLocation, shell_command_at
 from wdsctl.core.errors import CatalogError, Finding, WdsctlError
 from wdsctl.core.index.first_use import open_indexed
 from wdsctl.core.index.merge import offsets_files
@@ -86,7 +86,7 @@ def catalog_check(root: str, *, catalog: str | None = None, progress: Progress =
     done: list[CatalogCheck] = []
     findings: list[Finding] = []
     progress.phase("look", items=len(_CHECKS))
-    with open_indexed(locate(root, catalog)) as dataset:
+    with open_indexed(root, catalog) as dataset:
         for name, check in _CHECKS.items():
             try:
                 problems = list(check(dataset))
@@ -316,7 +316,7 @@ class CatalogInfoReport:
 
 def catalog_info(root: str, *, catalog: str | None = None) -> CatalogInfoReport:
     """Describe the catalog of a dataset. Raises CatalogError WDS301, WDS302, WDS303. Reads the whole catalog."""
-    with open_indexed(locate(root, catalog)) as dataset:
+    with open_indexed(root, catalog) as dataset:
         location, published = dataset.location, dataset.catalog
         version = schema_version(location.catalog_path)
         rows, generation = published.shards(), published.generation

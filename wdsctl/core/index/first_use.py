@@ -6,7 +6,6 @@ Light to import, since every command that reads a catalog calls this module firs
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable
 
 from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command_at
@@ -14,6 +13,7 @@ from wdsctl.core.dataset.lock import hold_lock, lock_dataset
 from wdsctl.core.errors import CatalogError, Finding
 from wdsctl.core.files import make_folder
 from wdsctl.core.opened.handle import OpenDataset
+from wdsctl.core.opened.opening import open_dataset
 from wdsctl.core.progress import SILENT_PROGRESS, Progress, SilentProgress
 
 NoteCallback = Callable[[str], None]
@@ -42,7 +42,7 @@ def index_on_first_use(
     command to index ahead of time, and a line per finding. Raises what `index` and `import_energon_meta` raise.
     Cost: that of `index` in one process.
     """
-    location = locate(root, catalog)
+    location = open_dataset(root, catalog).location
     if _is_ready(location, with_splits=with_splits):
         return location
     from wdsctl.core.dataset.root_spec import RootSpec
@@ -68,7 +68,7 @@ def index_on_first_use(
         if error.code != "WDS308":
             raise
         # Another machine has indexed the dataset at the same time: its catalog is as good.
-        location = locate(root, catalog, writing=True)
+        location = open_dataset(root, catalog, writing=True).location
         if not _is_ready(location, with_splits=with_splits):
             raise
     return location
@@ -117,11 +117,14 @@ def ensure_catalog_exists(location: DatasetLocation) -> None:
     check_catalog_exists(location)
 
 
-def open_indexed(location: DatasetLocation, view: str = "") -> OpenDataset:
-    """Open the dataset after `ensure_catalog_exists`, whose modules it imports only if there is no catalog."""
-    if location.is_unprepared_tar or not os.path.exists(location.catalog_path):
-        ensure_catalog_exists(location)
-    return OpenDataset(location, view)
+def open_indexed(
+    root: str, catalog: str | None = None, *, writing: bool = False, takes_view: bool = False
+) -> OpenDataset:
+    """`open_dataset`, then `ensure_catalog_exists`, whose modules it imports only if there is no catalog."""
+    dataset = open_dataset(root, catalog, writing=writing, takes_view=takes_view)
+    if dataset.location.is_unprepared_tar or not dataset.has_catalog():
+        ensure_catalog_exists(dataset.location)
+    return dataset
 
 
 def _index_single_tar(location: DatasetLocation) -> None:

@@ -42,7 +42,8 @@ from wdsctl.core.index.report import ColumnReport, IndexReport, MediaReport
 from wdsctl.core.index.request import ColumnRequest, IndexCommand, IndexRequest, MediaRequest, MissingPolicy, OnError
 from wdsctl.core.index.shards import check_has_shards, index_shards
 from wdsctl.core.invocation import describe_request
-from wdsctl.core.opened.handle import OpenDataset, open_dataset
+from wdsctl.core.opened.handle import OpenDataset
+from wdsctl.core.opened.opening import open_dataset
 from wdsctl.core.opened.staging import CatalogStage, stage_catalog
 from wdsctl.core.opened.writing import writing
 from wdsctl.core.progress import SILENT_PROGRESS, Progress

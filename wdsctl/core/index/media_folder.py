@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from wdsctl.core.catalog.values import MEDIA_FOLDER_KIND, MediaSettings
-from wdsctl.core.dataset.location import DatasetLocation, locate, note_catalog_location
+from wdsctl.core.dataset.location import DatasetLocation, note_catalog_location
 from wdsctl.core.dataset.lock import after_publication
 from wdsctl.core.errors import Finding, InputError, OptionConflict, findings_at_least
 from wdsctl.core.files import remove_tree
@@ -29,6 +29,7 @@ from wdsctl.core.invocation import describe_request
 from wdsctl.core.jobs import UnitSize, make_executor, run_units
 from wdsctl.core.media.selection import AUTO, parse_media_selection
 from wdsctl.core.opened.handle import OpenDataset
+from wdsctl.core.opened.opening import open_dataset
 from wdsctl.core.opened.staging import change_catalog
 from wdsctl.core.opened.writing import writing
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
@@ -75,7 +76,8 @@ def index_media_folder(
     or content. Removes deleted files from the catalog. `wait`: seconds to wait for another writer. Raises InputError
     WDS003 if no file matches the selection, UsageError.
     """
-    location = locate(root, catalog, writing=True)
+    dataset = open_dataset(root, catalog, writing=True)
+    location = dataset.location
     request = media or MediaRequest()
     if request.drop:
         raise OptionConflict(
@@ -84,14 +86,14 @@ def index_media_folder(
             hint="omit --drop-media",
         )
     if dry_run:
-        with OpenDataset(location) as dataset:
+        with dataset:
             return _index(dataset, request, exclude, 1, rebuild=rebuild, dry_run=True, progress=progress)
     if not os.path.exists(location.catalog_path):
         # Raises for a folder without media, before `index` creates a catalog in it.
         _list_media_files(location, _folder_settings(request, None), exclude)
     note_catalog_location(location, catalog, progress)
     with (
-        OpenDataset(location) as dataset,
+        dataset,
         writing(dataset, "index", [redact_secrets(root), *describe_request(request)], progress, wait=wait) as entry,
     ):
         report = _index(dataset, request, exclude, workers, rebuild=rebuild, dry_run=False, progress=progress)

@@ -10,13 +10,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from wdsctl.core.catalog.open_catalog import check_catalog_file
-from wdsctl.core.dataset.location import DatasetLocation, locate
+from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.errors import PermissionDenied, UsageError, translate_os_errors
 from wdsctl.core.files import remove_file
 from wdsctl.core.index.first_use import ensure_catalog_exists
 from wdsctl.core.index.merge import KEPT_GENERATIONS
 from wdsctl.core.joins.index import STALE_DRAFT_SECONDS
 from wdsctl.core.opened.handle import OpenDataset
+from wdsctl.core.opened.opening import open_dataset
 from wdsctl.core.opened.staging import change_catalog
 from wdsctl.core.opened.writing import writing
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
@@ -128,18 +129,19 @@ def catalog_vacuum(
         raise UsageError(
             "--generations: expected 1 or more", hint="pass `--generations 1` to keep only the current generation"
         )
-    location = locate(root, catalog, writing=not dry_run)
+    dataset = open_dataset(root, catalog, writing=not dry_run)
+    location = dataset.location
     ensure_catalog_exists(location)
     check_catalog_file(location.catalog_path)
     if dry_run:
-        with OpenDataset(location) as dataset:
+        with dataset:
             return _vacuum(dataset, generations, damaged, progress, dry_run=True)
     if not os.access(location.meta, os.W_OK):
         raise PermissionDenied(
             "the catalog is not writable", where=location.meta, hint="ask the owner of the dataset for write permission"
         )
     with (
-        OpenDataset(location) as dataset,
+        dataset,
         writing(dataset, "catalog vacuum", [redact_secrets(root)], progress, wait=wait),
     ):
         return _vacuum(dataset, generations, damaged, progress, dry_run=False)

@@ -22,6 +22,7 @@ from wdsctl.core.init.kinds import ACTION, KINDS, TrainingKind, choose_kind
 from wdsctl.core.init.labels import Classes, read_classes
 from wdsctl.core.init.render import render_blend_file, render_readme, render_script
 from wdsctl.core.inspect.inspect import InspectReport, inspect
+from wdsctl.core.opened.opening import open_dataset
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.samples.types import BoxFormat, has_geometry
 from wdsctl.core.text import pluralize
@@ -106,7 +107,7 @@ def init(
     Raises DatasetError WDS224 if no script fits, InputError WDS211 without a split to train on, UsageError if a file
     exists and `overwrite` is False.
     """
-    location = locate(root)
+    location = open_dataset(root).location
     samples_at, config_path = location, location.config_path
     if is_polylithic(location.root):
         halves = read_polylithic_folder(location.root)

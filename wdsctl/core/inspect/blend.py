@@ -13,7 +13,6 @@ from wdsctl.core.blend import BlendPlan, Leaf, list_split_names, read_blend, res
 from wdsctl.core.catalog.values import SplitMembers
 from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.dataset.polylithic import follow_to_primary
-from wdsctl.core.dataset.view_root import locate_view
 from wdsctl.core.errors import InputError, WdsctlError
 from wdsctl.core.index.first_use import open_indexed
 from wdsctl.core.inspect.blend_tree import BlendNode, read_blend_tree
@@ -73,7 +72,7 @@ class SplitRangeCache:
         return self._ranges[name]
 
     def _open(self, path: str, split: str, split_config: str) -> SplitRange:
-        with open_indexed(*locate_view(follow_to_primary(path, self._catalog), self._catalog)) as dataset:
+        with open_indexed(follow_to_primary(path, self._catalog), self._catalog, takes_view=True) as dataset:
             dataset.catalog.check_not_media_folder()
             location = dataset.location
             if split_config:

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from importlib import metadata
 
 from wdsctl.core.catalog.open_catalog import schema_version
-from wdsctl.core.dataset.location import DatasetLocation, locate
+from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.dataset.polylithic import find_polylithic_folder
 from wdsctl.core.dataset.shard_names import is_jsonl_name
 from wdsctl.core.errors import WdsctlError, translate_os_errors
 from wdsctl.core.extras import EXTRA_OF_PACKAGE, install_command
-from wdsctl.core.opened.handle import OpenDataset
+from wdsctl.core.opened.opening import open_dataset
 from wdsctl.core.urls import is_url, protocol
 from wdsctl.core.version import VERSION
 
@@ -141,7 +141,7 @@ def _distribution() -> str:
 
 def _dataset_facts(root: str, catalog: str | None) -> DatasetFacts:
     try:
-        location = locate(root, catalog)
+        dataset = open_dataset(root, catalog)
     except WdsctlError as error:
         if not is_url(root):
             raise
@@ -156,10 +156,10 @@ def _dataset_facts(root: str, catalog: str | None) -> DatasetFacts:
             shards=None,
             samples=None,
         )
-    version, state, code = None, None, ""
+    location, version, state, code = dataset.location, None, None, ""
     try:
         version = schema_version(location.catalog_path)
-        with OpenDataset(location) as dataset:
+        with dataset:
             state = dataset.state()
         code = "" if state else "WDS302"
     except WdsctlError as error:

@@ -15,7 +15,6 @@ from wdsctl.core.catalog.values import PartLocation, SampleLocation, SplitMember
 from wdsctl.core.dataset.location import DatasetLocation, shell_command_at
 from wdsctl.core.dataset.polylithic import REFERENCES_PART
 from wdsctl.core.dataset.shard_names import is_tar_name
-from wdsctl.core.dataset.view_root import locate_view
 from wdsctl.core.directories import resolve_parent
 from wdsctl.core.errors import DatasetError, InputError, StorageDown, StorageError, UsageError, translate_os_errors
 from wdsctl.core.files import write_pieces
@@ -312,7 +311,7 @@ class TargetFinder(NamedTuple):
 @contextmanager
 def open_finder(root: str, catalog: str | None = None) -> Iterator[TargetFinder]:
     """Open the catalog of `ROOT` or `ROOT@VIEW`. Raises the errors of catalogs and views."""
-    with open_indexed(*locate_view(root, catalog)) as dataset:
+    with open_indexed(root, catalog, takes_view=True) as dataset:
         yield TargetFinder(dataset, select_members(dataset))
 
 

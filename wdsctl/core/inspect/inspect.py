@@ -12,7 +12,7 @@ from wdsctl.core.catalog.presence import no_samples_findings
 from wdsctl.core.catalog.totals import PartCount, SplitCount, Totals
 from wdsctl.core.catalog.values import PartLocation, SampleLocation, read_generation
 from wdsctl.core.dataset.config import DatasetConfig, load_config
-from wdsctl.core.dataset.location import DatasetLocation, locate
+from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.dataset.polylithic import find_folder_of_primary
 from wdsctl.core.errors import CatalogError, Finding, PermissionDenied, StorageError
 from wdsctl.core.index.first_use import open_indexed
@@ -105,7 +105,7 @@ class InspectReport:
 
 def inspect(root: str, *, catalog: str | None = None, samples: int = 3) -> InspectReport:
     """`inspect_dataset` of the dataset at `root`."""
-    with open_indexed(locate(root, catalog)) as dataset:
+    with open_indexed(root, catalog) as dataset:
         dataset.catalog.check_not_media_folder()
         return inspect_dataset(dataset, samples=samples)
 

@@ -9,7 +9,6 @@ from typing import Literal
 
 from wdsctl.core.catalog.browse import CatalogBrowser
 from wdsctl.core.catalog.values import SampleLocation, SplitMembers
-from wdsctl.core.dataset.view_root import locate_view
 from wdsctl.core.index.first_use import open_indexed
 from wdsctl.core.inspect.get import select_members
 from wdsctl.core.opened.handle import OpenDataset
@@ -68,7 +67,7 @@ def open_listing(
     `split`: list only its samples. `prefix`: a prefix of paths for shards, of keys for samples and parts. The first
     entry is available at once. Raises InputError WDS211 if there is no such split, and the errors of catalogs.
     """
-    with open_indexed(*locate_view(root, catalog)) as dataset:
+    with open_indexed(root, catalog, takes_view=True) as dataset:
         name = f"--{what}" if what != "shards" else "" if split is None else "--split"
         if dataset.catalog.is_media_folder and name:
             from wdsctl.core.catalog.presence import media_folder_option_error

@@ -122,10 +122,10 @@ def inspect_requested(
 
     Imports only what makes this report. Raises UsageError if the options do not fit each other or `root`.
     """
-    from wdsctl.core.dataset.location import locate
     from wdsctl.core.dataset.polylithic import follow_to_primary
-    from wdsctl.core.dataset.view_root import is_blend_file, parse_root
+    from wdsctl.core.dataset.view_root import is_blend_file
     from wdsctl.core.index.first_use import open_indexed
+    from wdsctl.core.opened.opening import parse_root
 
     catalog = request.catalog
     root = follow_to_primary(request.root, catalog)
@@ -158,7 +158,7 @@ def inspect_requested(
 
         return "view", show_view(dataset_path, view, catalog=catalog), {}
     first = SAMPLES_SHOWN if request.samples is None else request.samples
-    with open_indexed(locate(root, catalog)) as dataset:
+    with open_indexed(root, catalog) as dataset:
         if dataset.catalog.is_media_folder:
             from wdsctl.core.inspect.media_folder import inspect_media_folder
 

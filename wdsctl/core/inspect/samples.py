@@ -12,7 +12,6 @@ from wdsctl.core.catalog.samples import draw_numbers, open_sample_pool
 from wdsctl.core.catalog.values import PartLocation, SampleLocation, SplitMembers
 from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.dataset.shard_names import is_tar_name
-from wdsctl.core.dataset.view_root import locate_view
 from wdsctl.core.errors import PermissionDenied, StorageDown, StorageError
 from wdsctl.core.index.first_use import open_indexed
 from wdsctl.core.inspect.get import MAX_LISTED_CANDIDATES, find_sample, find_samples, select_members
@@ -86,7 +85,7 @@ def inspect_samples(
     Reads the first 64 KiB of every part, and more of media, JSON and arrays if necessary. Reports parts that cannot
     be read. Raises InputError WDS004 and WDS211, StorageDown, and the errors of catalogs.
     """
-    with open_indexed(*locate_view(root, catalog)) as dataset:
+    with open_indexed(root, catalog, takes_view=True) as dataset:
         location, browser = dataset.location, dataset.browser
         total, samples = _select_samples(dataset, selection, select_members(dataset, selection.split))
         catalog_facts = [dataset.catalog.media_reader.facts_of_sample(sample) for sample in samples]

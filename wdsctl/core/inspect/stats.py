@@ -14,7 +14,6 @@ from typing import Literal
 
 from wdsctl.core.catalog.samples import SamplePool, StoredSamples, draw_numbers, open_sample_pool
 from wdsctl.core.catalog.values import PartLocation, SampleLocation, SplitMembers
-from wdsctl.core.dataset.view_root import locate_view
 from wdsctl.core.errors import PermissionDenied, StorageDown, StorageError
 from wdsctl.core.index.first_use import open_indexed
 from wdsctl.core.inspect.contents import PartContentStats, count_catalog_media, count_part_content
@@ -126,7 +125,7 @@ def inspect_stats(
     rest, draws `count` samples by `seed`, and reads the first 64 KiB of their parts, up to 1 MiB of JSON and texts.
     Raises InputError WDS211, StorageDown, and the errors of catalogs.
     """
-    with open_indexed(*locate_view(root, catalog)) as dataset:
+    with open_indexed(root, catalog, takes_view=True) as dataset:
         location, browser = dataset.location, dataset.browser
         members = select_members(dataset, split)
         pool = open_sample_pool(location, browser, members)

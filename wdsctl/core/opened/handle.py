@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from wdsctl.core.catalog.browse import CatalogBrowser
 from wdsctl.core.catalog.read import Catalog
-from wdsctl.core.dataset.location import DatasetLocation, locate
+from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.directories import keep_folder_open
 from wdsctl.core.errors import WdsctlError
 
@@ -201,8 +201,3 @@ def file_revision(path: str) -> tuple[int, ...] | None:
     except OSError:
         return None
     return stat.st_dev, stat.st_ino, stat.st_mtime_ns, stat.st_size
-
-
-def open_dataset(root: str, catalog: str | None = None) -> OpenDataset:
-    """Locate the dataset at `root` (`locate`, whose errors this raises). Opens no file."""
-    return OpenDataset(locate(root, catalog))

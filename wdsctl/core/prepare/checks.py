@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from wdsctl.core.catalog.presence import check_holds_no_dataset, check_not_in_dataset
 from wdsctl.core.convert.conversion_report import ConvertReport
 from wdsctl.core.convert.request import ConvertRequest, LayoutName
 from wdsctl.core.dataset.destination import check_destination
@@ -18,7 +17,8 @@ from wdsctl.core.index.key_until import check_rule_unchanged, stored_rule
 from wdsctl.core.index.media import check_media_request, resolve_media_settings
 from wdsctl.core.index.write_dataset_yaml import as_usage_errors
 from wdsctl.core.media.selection import parse_media_selection
-from wdsctl.core.opened.handle import open_dataset
+from wdsctl.core.opened.nesting import check_holds_no_dataset, check_not_in_dataset
+from wdsctl.core.opened.opening import open_dataset
 from wdsctl.core.options import given_options
 from wdsctl.core.prepare.archives import check_no_unread_archives
 from wdsctl.core.prepare.request import PrepareRequest

@@ -50,7 +50,8 @@ from wdsctl.core.index.write_dataset_yaml import (
     write_dataset_yaml,
 )
 from wdsctl.core.invocation import describe_request, recording_call
-from wdsctl.core.opened.handle import OpenDataset, open_dataset
+from wdsctl.core.opened.handle import OpenDataset
+from wdsctl.core.opened.opening import open_dataset
 from wdsctl.core.opened.staging import stage_catalog
 from wdsctl.core.opened.writing import RunRecord, writing
 from wdsctl.core.prepare.archives import unpack_archives
@@ -233,10 +234,11 @@ def _prepare(source: str, dest: str | None, request: PrepareRequest, progress: P
         if not is_url(root):
             home = os.path.realpath(root)
             make_folder(home)
-    location = locate(root, request.catalog, writing=True, real_root=home)
+    dataset = open_dataset(root, request.catalog, writing=True, real_root=home)
+    location = dataset.location
     check_fills_splits_in_place(location, listing, request)
     if request.index.dry_run:
-        with OpenDataset(location) as dataset:
+        with dataset:
             indexed = index_locked(dataset, request.index, progress)
             config = dataset.config if dataset.has_config() else None
         preview = preview_samples(source, None, request, config=config, progress=progress)
@@ -245,7 +247,7 @@ def _prepare(source: str, dest: str | None, request: PrepareRequest, progress: P
         check_new_catalog(location, request.index.exclude or (), RootSpec(root, request.index.selection))
     note_catalog_location(location, request.catalog, progress)
     try:
-        report = _run_locked(location, source, dest, listing, request, progress)
+        report = _run_locked(dataset, source, dest, listing, request, progress)
     except UnsureTypeError as error:
         error.report = replace(error.report, form=form)
         raise
@@ -253,7 +255,7 @@ def _prepare(source: str, dest: str | None, request: PrepareRequest, progress: P
 
 
 def _run_locked(
-    location: DatasetLocation,
+    dataset: OpenDataset,
     source: str,
     dest: str | None,
     listing: RawListing | None,
@@ -263,8 +265,10 @@ def _run_locked(
     """Run all steps under the lock, and record them in the history. Arguments as for `_run_steps`."""
     with (
         # Held until the lock is released: until then, the run may publish the catalog.
-        hold_remote_marker(location, request.wait, progress) if listing is not None else nullcontext() as check_writer,
-        OpenDataset(location) as dataset,
+        hold_remote_marker(dataset.location, request.wait, progress)
+        if listing is not None
+        else nullcontext() as check_writer,
+        dataset,
         writing(dataset, "prepare", (), progress, wait=request.wait) as entry,
     ):
         try:

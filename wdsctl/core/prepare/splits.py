@@ -17,7 +17,8 @@ from wdsctl.core.importers.splits.fields import split_field_findings
 from wdsctl.core.importers.splits.folders import split_folder_findings
 from wdsctl.core.importers.splits.shards import split_findings_in_place
 from wdsctl.core.media.kinds import MEDIA_EXTENSIONS
-from wdsctl.core.opened.handle import OpenDataset, open_dataset
+from wdsctl.core.opened.handle import OpenDataset
+from wdsctl.core.opened.opening import open_dataset
 from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.samples.field_path import PartAccess
 from wdsctl.core.shards.list import list_shards

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
-from wdsctl.core.catalog.presence import check_not_in_dataset, no_shards_error
+from wdsctl.core.catalog.presence import no_shards_error
 from wdsctl.core.catalog.values import MISSING_STATUS, ShardRow
 from wdsctl.core.dataset.config import read_config_text
 from wdsctl.core.dataset.destination import check_destination, check_destination_empty
@@ -22,6 +22,8 @@ from wdsctl.core.errors import CatalogError, Finding, InputError, OptionConflict
 from wdsctl.core.files import make_folder, write_text
 from wdsctl.core.jobs import UnitSize, make_executor, run_units
 from wdsctl.core.opened.handle import OpenDataset
+from wdsctl.core.opened.nesting import check_not_in_dataset
+from wdsctl.core.opened.opening import open_dataset
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.repair.members import read_indexed_members
 from wdsctl.core.repair.unit import RepairedShard, RepairRequest, RepairUnit, repair_results, repair_shard
@@ -75,7 +77,7 @@ def repair(
     PermissionDenied and StorageError if nothing can be written.
     """
     started = time.monotonic()
-    location = locate(root, catalog)
+    location = open_dataset(root, catalog).location
     dest = _resolve_dest(location, request)
     listing, rows, offsets = _list_shards(location)
     shards = listing.shards

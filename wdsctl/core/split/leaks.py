@@ -18,14 +18,13 @@ from wdsctl.core.array_types import Int64Array, Uint64Array
 from wdsctl.core.catalog.presence import check_catalog_exists
 from wdsctl.core.catalog.splits import NO_SPLIT_LABEL, SplitLabels, SplitShards, split_labels
 from wdsctl.core.catalog.values import ShardRow
-from wdsctl.core.dataset.location import locate
 from wdsctl.core.dataset.lock import publish_changes
 from wdsctl.core.dataset.polylithic import REFERENCES_PART, find_folder_of_primary
 from wdsctl.core.errors import Finding, UsageError
 from wdsctl.core.hashing import derive_seed, hash_values
 from wdsctl.core.jobs import UnitSize, make_executor, run_units
 from wdsctl.core.media.kinds import MEDIA_EXTENSIONS
-from wdsctl.core.opened.handle import OpenDataset
+from wdsctl.core.opened.opening import open_dataset
 from wdsctl.core.opened.writing import recording
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.samples.fields import did_you_mean
@@ -99,12 +98,13 @@ def find_leaks(
     to them, or whole samples if there are none. Raises InputError WDS211 if there is no such set, UsageError if no
     sample has such a part, or if media are stored apart and not shared.
     """
-    location = locate(root, catalog)
+    dataset = open_dataset(root, catalog)
+    location = dataset.location
     check_catalog_exists(location)
     arguments = [location.display_path, f"leaks={','.join(parts) or 'auto'}"]
     if split_set:
         arguments.append(f"split_set={split_set}")
-    with OpenDataset(location) as dataset:
+    with dataset:
         dataset.catalog.check_not_media_folder()
         state = read_split_state(dataset)
         if split_set not in state.rules:

@@ -15,13 +15,13 @@ import numpy as np
 from wdsctl.core.catalog.presence import check_catalog_exists
 from wdsctl.core.catalog.splits import NO_SPLIT_LABEL, SplitShards, sample_flags, split_labels
 from wdsctl.core.catalog.totals import SplitCount
-from wdsctl.core.dataset.location import locate
 from wdsctl.core.directories import resolve_parent
 from wdsctl.core.energon.split_yaml import divided_shards_error, format_split_yaml, repeated_key_error
 from wdsctl.core.errors import Finding, UsageError
 from wdsctl.core.files import write_text
 from wdsctl.core.invocation import current_invocation
 from wdsctl.core.opened.handle import OpenDataset
+from wdsctl.core.opened.opening import open_dataset
 from wdsctl.core.progress import SILENT_PROGRESS
 from wdsctl.core.split.assignment import Assignment, add_samples
 from wdsctl.core.split.context import (
@@ -218,9 +218,10 @@ def show_splits(root: str, *, split_set: str = "", catalog: str | None = None) -
 
     Raises InputError WDS211 if there is no such set.
     """
-    location = locate(root, catalog)
+    dataset = open_dataset(root, catalog)
+    location = dataset.location
     check_catalog_exists(location)
-    with OpenDataset(location) as dataset:
+    with dataset:
         dataset.catalog.check_not_media_folder()
         state = read_split_state(dataset)
         if split_set and split_set not in state.rules:
@@ -263,9 +264,10 @@ def export_split(
     Raises DatasetError WDS217 if the format cannot express them (a shard in several splits, names with braces),
     UsageError if the file exists, InputError WDS211 if there is no such set.
     """
-    location = locate(root, catalog)
+    dataset = open_dataset(root, catalog)
+    location = dataset.location
     check_catalog_exists(location)
-    with OpenDataset(location) as dataset:
+    with dataset:
         dataset.catalog.check_not_media_folder()
         state = read_split_state(dataset)
         if split_set not in state.rules:

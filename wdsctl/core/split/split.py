@@ -13,12 +13,13 @@ from dataclasses import dataclass, field, replace
 from wdsctl.core.catalog.presence import check_catalog_exists, wait_for_catalog
 from wdsctl.core.catalog.splits import HistoryBySet
 from wdsctl.core.dataset.config import DatasetConfig, read_config_text, update_split_section
-from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command_at
+from wdsctl.core.dataset.location import DatasetLocation, shell_command_at
 from wdsctl.core.dataset.polylithic import follow_to_primary
 from wdsctl.core.errors import DatasetError, UsageError
 from wdsctl.core.files import write_text
 from wdsctl.core.invocation import describe_request
 from wdsctl.core.opened.handle import OpenDataset
+from wdsctl.core.opened.opening import open_dataset
 from wdsctl.core.opened.staging import change_catalog
 from wdsctl.core.opened.writing import writing
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
@@ -123,11 +124,12 @@ def split_dataset(
     Cost: little for shares, patterns and keys (0.5 s a million keys); groups and strata read the parts that hold their
     values. Memory: a few bits a sample.
     """
-    location = locate(root, catalog, writing=True)
+    dataset = open_dataset(root, catalog, writing=True)
+    location = dataset.location
     check_set_name(request.split_set)
     wait_for_catalog(location, wait, progress.note)
     check_catalog_exists(location)
-    with OpenDataset(location) as dataset:
+    with dataset:
         dataset.catalog.check_not_media_folder()  # before the lock writes a file beside a catalog that is too new
         if dry_run:
             return split_dataset_locked(dataset, request, progress, dry_run=True)

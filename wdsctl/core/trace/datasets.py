@@ -10,10 +10,11 @@ import numpy as np
 
 from wdsctl.core.array_types import Int64Array
 from wdsctl.core.catalog.splits import split_digest
-from wdsctl.core.dataset.location import DatasetLocation, locate, quote_shell_word
+from wdsctl.core.dataset.location import DatasetLocation, quote_shell_word
 from wdsctl.core.errors import InputError, UsageError, WdsctlError
 from wdsctl.core.offsets.bounds import ShardEntry
 from wdsctl.core.opened.handle import OpenDataset
+from wdsctl.core.opened.opening import open_dataset
 from wdsctl.core.safe_open import check_store
 from wdsctl.core.samples.naming import INDEX_BITS
 from wdsctl.core.storage.storage import FileRange
@@ -135,7 +136,7 @@ class MovedRoots:
         """Locate the dataset. Raises PermissionDenied WDS409 if the trace may not name it, and what `locate` raises."""
         root = self._current_path(facts.root)
         catalog = self._current_path(facts.catalog) if facts.catalog else ""
-        return locate(root, catalog if catalog and os.path.isdir(catalog) else None)
+        return open_dataset(root, catalog if catalog and os.path.isdir(catalog) else None).location
 
     def _current_path(self, path: str) -> str:
         for old, new in self.new_roots.items():

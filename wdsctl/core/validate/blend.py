@@ -12,12 +12,12 @@ from dataclasses import replace
 
 from wdsctl.core.blend import Leaf, list_split_names, read_blend
 from wdsctl.core.catalog.presence import wait_for_catalog
-from wdsctl.core.dataset.location import DatasetLocation, locate
+from wdsctl.core.dataset.location import locate
 from wdsctl.core.dataset.polylithic import find_polylithic_folder, follow_to_primary, read_polylithic_folder
-from wdsctl.core.dataset.view_root import locate_view, parse_root
+from wdsctl.core.dataset.view_root import split_root
 from wdsctl.core.errors import Finding, OptionConflict, WdsctlError
 from wdsctl.core.inspect.blend import inspect_blend
-from wdsctl.core.opened.handle import OpenDataset, open_dataset
+from wdsctl.core.opened.opening import open_dataset, parse_root
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.urls import redact_secrets
 from wdsctl.core.validate.dataset import sort_findings, validate_dataset
@@ -85,7 +85,7 @@ def validate_blend(
         )
     datasets = datasets_with_stores(path)
     for root in datasets:
-        wait_for_catalog(locate_view(root)[0], wait, progress.note)
+        wait_for_catalog(open_dataset(root, takes_view=True).location, wait, progress.note)
     findings = check_entries(path)
     for finding in findings:  # before the datasets, which can take hours
         progress.note(f"{finding.code}: {finding.message}")
@@ -124,7 +124,7 @@ def validate_polylithic(
             options=("--refs",),
             hint="omit --refs: a polylithic dataset has its own media",
         )
-    root, view = parse_root(path)
+    root, view = split_root(path)
     folder = read_polylithic_folder(root)
     primary = follow_to_primary(path)
     datasets: dict[str, list[str] | None] = {primary: [folder.media]}
@@ -166,10 +166,9 @@ def _validate_each(
     reports: dict[str, ValidateReport] = {}
     for root, stores in datasets.items():
         progress.note(f"validating {root}")
-        location, _ = locate_view(root)
         levels = request.levels
         if stores is None:
-            omitted = ("load",) if _has_ref_rules(location) else ("load", "refs")
+            omitted = ("load",) if _has_ref_rules(root) else ("load", "refs")
             levels = tuple(each for each in request.levels if each not in omitted)
         reports[root] = validate_dataset(
             root,
@@ -229,9 +228,9 @@ def _combine_reports(
     )
 
 
-def _has_ref_rules(location: DatasetLocation) -> bool:
+def _has_ref_rules(root: str) -> bool:
     # `validate_dataset` reports an invalid dataset.yaml.
-    with suppress(WdsctlError), OpenDataset(location) as dataset:
+    with suppress(WdsctlError), open_dataset(root, takes_view=True) as dataset:
         return bool(dataset.config.refs)
     return False
 
@@ -259,7 +258,7 @@ def datasets_with_stores(path: str) -> dict[str, list[str] | None]:
 
 def _relative_name(root: str, path: str) -> str:
     """Name a dataset relative to the folder of the file `path`."""
-    return root if "://" in root else os.path.relpath(parse_root(root).root, os.path.dirname(os.path.abspath(path)))
+    return root if "://" in root else os.path.relpath(split_root(root).root, os.path.dirname(os.path.abspath(path)))
 
 
 def _prefix_shards(root: str, path: str, findings: Sequence[Finding]) -> Iterator[Finding]:

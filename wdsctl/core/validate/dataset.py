@@ -29,7 +29,6 @@ from wdsctl.core.dataset.config import DatasetConfig, load_config, read_config_t
 from wdsctl.core.dataset.lock import lock_dataset, publish_changes
 from wdsctl.core.dataset.polylithic import PolylithicFolder, find_folder_of_primary
 from wdsctl.core.dataset.shard_names import is_jsonl_name, shard_format
-from wdsctl.core.dataset.view_root import locate_view
 from wdsctl.core.errors import SEVERITIES, DatasetError, Finding, UsageError, WdsctlError
 from wdsctl.core.import_guard import missing_name_reason
 from wdsctl.core.index.first_use import ensure_catalog_exists
@@ -39,6 +38,7 @@ from wdsctl.core.index.picture_sizes import catalog_size_findings
 from wdsctl.core.invocation import describe_request
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.opened.handle import OpenDataset
+from wdsctl.core.opened.opening import open_dataset
 from wdsctl.core.opened.writing import RunRecord, recording
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.samples.types import is_custom_type
@@ -117,11 +117,12 @@ def validate_dataset(
         raise UsageError(
             "--refs needs the level refs", hint=f"add the level: --level {','.join((*request.levels, 'refs'))}"
         )
-    location, view = locate_view(root, catalog, writing=request.quarantine)
+    dataset = open_dataset(root, catalog, writing=request.quarantine, takes_view=True)
+    location, view = dataset.location, dataset.view
     wait_for_catalog(location, wait, progress.note)
     ensure_catalog_exists(location)
     with ExitStack() as stack:
-        dataset = stack.enter_context(OpenDataset(location, view))
+        stack.enter_context(dataset)
         dataset.catalog.check_not_media_folder()
         if request.quarantine:
             stack.enter_context(lock_dataset(location, wait=wait, note=progress.note))

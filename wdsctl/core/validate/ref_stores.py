@@ -14,12 +14,13 @@ from typing import Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command
+from wdsctl.core.dataset.location import DatasetLocation, shell_command
 from wdsctl.core.dataset.view_root import is_blend_file
 from wdsctl.core.errors import InputError
 from wdsctl.core.media.kinds import MEDIA_KINDS, part_kind
 from wdsctl.core.offsets.key_index import KeyIndex, offsets_digest, open_key_index
 from wdsctl.core.opened.handle import OpenDataset
+from wdsctl.core.opened.opening import open_dataset
 from wdsctl.core.samples.naming import dotless_key, possible_keys
 from wdsctl.core.shards.list import list_files
 from wdsctl.core.urls import is_url, redact_secrets
@@ -64,7 +65,7 @@ def open_ref_store(reference: str) -> RefStore:
             where=redact_secrets(reference),
             hint="use a prepared dataset, or a local or mounted folder of files",
         )
-    location = locate(reference)
+    location = open_dataset(reference).location
     if os.path.exists(location.catalog_path):
         return PreparedRefStore(location)
     if is_url(reference) or not os.path.isdir(reference):

@@ -13,7 +13,6 @@ import numpy as np
 
 from wdsctl.core.catalog.splits import SplitShard, sample_flags
 from wdsctl.core.catalog.values import ShardRow
-from wdsctl.core.dataset.location import locate
 from wdsctl.core.directories import resolve_parent
 from wdsctl.core.errors import InputError, UsageError
 from wdsctl.core.files import replace_atomically
@@ -128,7 +127,7 @@ class SampleNames(NamedTuple):
 
 def list_views(root: str, *, catalog: str | None = None) -> ViewListReport:
     """All views of a dataset, by name."""
-    with open_indexed(locate(root, catalog)) as dataset:
+    with open_indexed(root, catalog) as dataset:
         shards = dataset.catalog.shards()
         return ViewListReport(
             root=dataset.location.display_path,
@@ -139,7 +138,7 @@ def list_views(root: str, *, catalog: str | None = None) -> ViewListReport:
 
 def show_view(root: str, name: str, *, keys: int = 5, catalog: str | None = None) -> ViewShowReport:
     """One view: its definition, its samples in each split, its first keys. Raises InputError WDS330."""
-    with open_indexed(locate(root, catalog)) as dataset:
+    with open_indexed(root, catalog) as dataset:
         view = open_view(dataset, name)
         total = sum(shard.samples for shard in dataset.catalog.shards())
         return ViewShowReport(
@@ -171,7 +170,7 @@ def diff_views(
 
     Raises InputError WDS330, and what `evaluate_definition` raises.
     """
-    with open_indexed(locate(root, catalog)) as dataset:
+    with open_indexed(root, catalog) as dataset:
         shards = dataset.catalog.shards()
         one = open_view(dataset, first)
         other = open_view(dataset, second) if second else _evaluate_now(dataset, one, progress)
@@ -201,7 +200,7 @@ def iter_exported_names(
 
     Raises what `read_view_samples` raises, and InputError for a key that contains a line break. Cost: 1 us per sample.
     """
-    with open_indexed(locate(root, catalog)) as dataset:
+    with open_indexed(root, catalog) as dataset:
         yield from _iter_lines(dataset, require_unchanged_view(dataset, name), keys_format)
 
 
@@ -227,7 +226,7 @@ def export_view(
             where=redact_secrets(out),
             hint="choose another path, or pass `--force` to overwrite it",
         )
-    with open_indexed(locate(root, catalog)) as dataset:
+    with open_indexed(root, catalog) as dataset:
         view = require_unchanged_view(dataset, name)
         lines = _iter_lines(dataset, view, keys_format)
         if store is None:

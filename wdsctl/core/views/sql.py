@@ -13,7 +13,6 @@ from typing import Any
 from wdsctl.core.catalog.database_file import is_disk_full, recorded_page_problem, translate_disk_full, watch_statements
 from wdsctl.core.catalog.open_catalog import damaged_catalog_error, no_sample_rows_error
 from wdsctl.core.dataset.location import DatasetLocation
-from wdsctl.core.dataset.view_root import locate_view
 from wdsctl.core.errors import UsageError
 from wdsctl.core.index.first_use import open_indexed
 from wdsctl.core.opened.handle import OpenDataset
@@ -47,7 +46,7 @@ def sql(
     after the timeout (both possibly between two rows), and what opening the catalog raises. Ctrl-C ends it at once.
     """
     with (
-        open_indexed(*locate_view(root, catalog)) as dataset,
+        open_indexed(root, catalog, takes_view=True) as dataset,
         _run_query(dataset, text, timeout_seconds, source, dataset.view) as answer,
     ):
         yield answer

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from wdsctl.core.catalog.ledger import Ledger, StoredView, drop_view, store_view
-from wdsctl.core.dataset.location import locate, shell_command_at
+from wdsctl.core.dataset.location import shell_command_at
 from wdsctl.core.dataset.lock import publish_changes
 from wdsctl.core.dataset.view_root import check_view_name
 from wdsctl.core.errors import CatalogError, InputError, PermissionDenied, UsageError
 from wdsctl.core.index.first_use import ensure_catalog_exists, open_indexed
 from wdsctl.core.opened.handle import OpenDataset
+from wdsctl.core.opened.opening import open_dataset
 from wdsctl.core.opened.writing import recording
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.views.definition import STDIN, ViewDefinition, parse_definition
@@ -96,7 +97,7 @@ def create_view(
     """
     check_view_name(name)
     definition.check()
-    with open_indexed(locate(root, catalog, writing=not dry_run)) as dataset:
+    with open_indexed(root, catalog, writing=not dry_run) as dataset:
         dataset.catalog.check_not_media_folder()
         before = dataset.ledger.view(name)
         chosen = evaluate_definition(
@@ -135,7 +136,7 @@ def refresh_views(
     Raises InputError WDS330, or if no sample fits any more (the view stays), UsageError for a view of keys from stdin,
     and what `evaluate_definition` raises. Views before the one that fails have been made again.
     """
-    with open_indexed(locate(root, catalog, writing=not dry_run)) as dataset:
+    with open_indexed(root, catalog, writing=not dry_run) as dataset:
         dataset.catalog.check_not_media_folder()
         view_names = list(dict.fromkeys(names)) or [view.name for view in dataset.ledger.views()]
         return ViewRefreshReport(
@@ -153,8 +154,8 @@ def delete_view(
     root: str, name: str, *, catalog: str | None = None, dry_run: bool = False, progress: Progress = SILENT_PROGRESS
 ) -> ViewDeleteReport:
     """Delete a view. Raises InputError WDS330 if there is none of this name."""
-    location = locate(root, catalog, writing=not dry_run)
-    with OpenDataset(location) as dataset:
+    with open_dataset(root, catalog, writing=not dry_run) as dataset:
+        location = dataset.location
         found = dataset.ledger.view(name)
         if found is None:
             ensure_catalog_exists(location)

@@ -11,7 +11,6 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from wdsctl.core.catalog.presence import check_not_in_dataset
 from wdsctl.core.dataset.config import dump_config, load_config
 from wdsctl.core.dataset.destination import check_destination
 from wdsctl.core.dataset.location import locate, shell_command
@@ -20,6 +19,7 @@ from wdsctl.core.errors import DatasetError, UsageError, WdsctlError, require_in
 from wdsctl.core.files import make_folder, remove_empty_folder, write_text
 from wdsctl.core.importers.common.samples import row_number_key
 from wdsctl.core.importers.protocol import FilePart
+from wdsctl.core.opened.nesting import check_not_in_dataset
 from wdsctl.core.options import PathText, build_request, naming_parameters
 from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.prepare.splits import split_by_of_written

@@ -13,12 +13,12 @@ from wdsctl.core.catalog.splits import SplitShard
 from wdsctl.core.dataset.config import DatasetConfig, parse_config, read_config_text
 from wdsctl.core.dataset.location import ENERGON_META_FOLDER, DatasetLocation, locate, shell_command, shell_command_at
 from wdsctl.core.dataset.polylithic import PolylithicFolder, find_polylithic_folder
-from wdsctl.core.dataset.view_root import locate_view
 from wdsctl.core.energon.meta import JSONL_INDEX_SUFFIX, find_meta_file
 from wdsctl.core.energon.split_file import find_split_file, read_split_from_file, sort_by_patterns
 from wdsctl.core.errors import CatalogError, InputError, StateMismatch, UsageError
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.opened.handle import OpenDataset
+from wdsctl.core.opened.opening import open_dataset
 from wdsctl.core.samples.types import CRUDE
 from wdsctl.core.split_rules.names import NO_SPLIT
 from wdsctl.core.storage.storage import LocalStorage
@@ -246,12 +246,11 @@ class SourceOpener:
         return LocalStorage()
 
     def _open_split(self, leaf: Leaf, generation: int | None, *, in_file_order: bool) -> OpenSplit:
-        location, view = locate_view(leaf.path, self._dataset.catalog)
-        polylithic = find_polylithic_folder(leaf.path, self._dataset.catalog)
-        if polylithic is not None:
-            _check_no_join(leaf)
-            location = locate(polylithic.primary, self._dataset.catalog)
-        with OpenDataset(location, view) as dataset:
+        polylithic = find_polylithic_folder(leaf.path)
+        with open_dataset(leaf.path, self._dataset.catalog, takes_view=True) as dataset:
+            if polylithic is not None:
+                _check_no_join(leaf)
+                dataset.use(locate(polylithic.primary, self._dataset.catalog))
             dataset.keep_folder_open()
             return self._open_located(leaf, dataset, polylithic, generation, in_file_order=in_file_order)
 

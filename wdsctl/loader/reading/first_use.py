@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import TypeVar
 
 from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.dataset.polylithic import find_polylithic_folder
-from wdsctl.core.dataset.view_root import locate_view
 from wdsctl.core.errors import CatalogError, InputError
 from wdsctl.core.opened.handle import OpenDataset
+from wdsctl.core.opened.opening import open_dataset
 from wdsctl.core.urls import is_url
 from wdsctl.loader.runtime.logs import logger
 
@@ -51,9 +50,10 @@ def check_dataset_exists(path: str, catalog: str | None) -> None:
     use. Costs a few file system calls; of a URL, only its published catalog is requested."""
     from wdsctl.core.energon.meta import energon_meta
 
-    polylithic = find_polylithic_folder(path, catalog)
-    location, _ = locate_view(path if polylithic is None else polylithic.primary, catalog)
-    if os.path.exists(location.catalog_path) or is_url(location.root):
+    polylithic = find_polylithic_folder(path)
+    dataset = open_dataset(path if polylithic is None else polylithic.primary, catalog, takes_view=True)
+    location = dataset.location
+    if dataset.has_catalog() or is_url(location.root):
         return
     with energon_meta(location.root, location.single_file) as meta:
         if meta.is_prepared():

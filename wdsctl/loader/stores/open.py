@@ -12,13 +12,14 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from wdsctl.core.catalog.keyframe_file import KeyframeFile, open_keyframes
-from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command
+from wdsctl.core.dataset.location import DatasetLocation, shell_command
 from wdsctl.core.dataset.view_root import is_blend_file
 from wdsctl.core.errors import CatalogError, InputError, PermissionDenied, SampleFailed, StateMismatch, UsageError
 from wdsctl.core.media.facts import MediumFacts
 from wdsctl.core.offsets.key_index import KeyIndex, offsets_digest, open_key_index
 from wdsctl.core.offsets.read import Offsets
-from wdsctl.core.opened.handle import OpenDataset, open_dataset
+from wdsctl.core.opened.handle import OpenDataset
+from wdsctl.core.opened.opening import open_dataset
 from wdsctl.core.samples.naming import INDEX_BITS, dotless_key, possible_keys
 from wdsctl.core.storage.open import storage_for
 from wdsctl.core.storage.storage import Storage
@@ -184,7 +185,7 @@ def open_store(
             where=where or reference,
             hint="list each of its datasets under `aux` with its own name",
         )
-    location = locate(reference)
+    location = open_dataset(reference).location
     if not os.path.exists(location.catalog_path):
         location = index_if_first_use(reference, divides=False) or location
     if os.path.exists(location.catalog_path):

@@ -10,13 +10,10 @@ from datetime import datetime, timezone
 from typing import Any, Literal
 
 from wdsctl.core.catalog.ledger import Ledger
-from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command_at
+from wdsctl.core.dataset.location import DatasetLocation, shell_command_at
 from wdsctl.core.dataset.lock import is_process_running
-from wdsctl.core.errors import (
-    CatalogError,
-    Finding,
-    InputError,
-)
+from wdsctl.core.errors import CatalogError, Finding, InputError
+from wdsctl.core.opened.opening import open_dataset
 
 #: A run without a recorded end is `running`, `killed` if its process is gone, or `unfinished` if this is unknown here.
 RunOutcome = Literal["ok", "partial", "failed", "interrupted", "running", "killed", "unfinished"]
@@ -76,7 +73,7 @@ def read_log(root: str, *, limit: int = 20, catalog: str | None = None) -> LogRe
 
     Raises CatalogError WDS302 to WDS304.
     """
-    location = locate(root, catalog)
+    location = open_dataset(root, catalog).location
     with closing(_opened(location)) as ledger:
         runs = tuple(_logged_run(row) for row in reversed(ledger.runs(min(limit, sys.maxsize))))
         return LogReport(root=location.display_path, total=ledger.count_runs(), runs=runs)
@@ -84,7 +81,7 @@ def read_log(root: str, *, limit: int = 20, catalog: str | None = None) -> LogRe
 
 def read_run(root: str, number: int, *, catalog: str | None = None) -> RunReport:
     """One run by its number. Raises InputError if there is none, CatalogError as `read_log`."""
-    location = locate(root, catalog)
+    location = open_dataset(root, catalog).location
     with closing(_opened(location)) as ledger:
         found = ledger.runs(run_id=number) if number <= sys.maxsize else []
         if not found:
