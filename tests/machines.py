@@ -14,7 +14,6 @@ from tests import children
 from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.opened.opening import open_dataset
 from wdsctl.core.progress import SilentProgress
-from wdsctl.core.remote_catalogs import pull
 
 Machines = Callable[[str], Path]
 
@@ -29,11 +28,6 @@ class Notes(SilentProgress):
         self.lines.append(message)
 
 
-def forget_pulls() -> None:
-    """Let the next pull of this process ask the store again, as that of another process does."""
-    pull._PULLED.clear()
-
-
 def fetch_catalog(url: str) -> DatasetLocation:
     """Fetch the published catalog, as every command does. Returns the location with its mirror."""
     return open_dataset(url).location
@@ -44,7 +38,6 @@ def machines_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Machines:
 
     def switch(name: str) -> Path:
         monkeypatch.setenv("XDG_DATA_HOME", str(folder / name))
-        forget_pulls()
         return folder / name
 
     return switch

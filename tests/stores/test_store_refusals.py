@@ -13,7 +13,6 @@ from tests.build import some_shards
 from tests.cli.conftest import one_processor
 from tests.core.raw_folders import a_folder
 from tests.full_disk import files_of_at_most
-from tests.machines import forget_pulls
 from tests.remote import read_objects, remove_retry_pauses, upload_shards
 from tests.stores.proxy import Fault, FaultProxy
 from tests.stores.servers import Store, forget_filesystems, in_use
@@ -190,7 +189,6 @@ def test_catalog_of_newer_wdsctl_version_is_refused_and_unchanged(
     document |= {"wdsctl": "99.0.0", "schemas": dict.fromkeys(document["schemas"], 99)}
     store.put(pointer, json.dumps(document).encode())
     before = {each.url: each.tag for each in store.list(other)}
-    forget_pulls()
     capsys.readouterr()
     shares = ["2,1"] if command == "split" else []
 

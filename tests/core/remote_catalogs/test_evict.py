@@ -12,7 +12,7 @@ import pytest
 
 from tests import children
 from tests.build import a_shard, samples
-from tests.machines import Machines, fetch_catalog, forget_pulls, machines_in
+from tests.machines import Machines, fetch_catalog, machines_in
 from wdsctl.core.errors import UsageError
 from wdsctl.core.index.index import index
 from wdsctl.core.inspect.inspect import inspect
@@ -44,7 +44,6 @@ def release_mirrors() -> None:
     for handle in mirror._USED.values():
         os.close(handle)
     mirror._USED.clear()
-    forget_pulls()
 
 
 def cached_catalogs(count: int) -> list[bool]:

@@ -13,14 +13,14 @@ import fsspec
 import pytest
 
 from tests.build import a_shard, samples, some_shards
-from tests.machines import Machines, Notes, fetch_catalog, forget_pulls, machines_in
+from tests.machines import Machines, Notes, fetch_catalog, machines_in
 from tests.remote import FaultyFileSystem, remove_retry_pauses, upload_shards
 from wdsctl.core.errors import CatalogError, PermissionDenied, StorageError
 from wdsctl.core.index.index import index
 from wdsctl.core.inspect.inspect import inspect
+from wdsctl.core.opened.history import read_log
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.prepare.request import PrepareRequest
-from wdsctl.core.remote_catalogs.pull import RECENT_SECONDS
 from wdsctl.core.views.definition import ViewDefinition
 from wdsctl.core.views.show import list_views
 from wdsctl.core.views.views import create_view
@@ -81,11 +81,23 @@ def test_unchanged_catalog_needs_only_pointer_request(tmp_path: Path, machine: M
         "offsets-1.bin",
     ]
 
-    forget_pulls()
     fetch_catalog(url)
     assert take_fetched_names() == ["current.json"]
-    fetch_catalog(url)
-    assert take_fetched_names() == [], f"not asked again within {RECENT_SECONDS} s"
+
+
+def test_command_asks_store_once_and_writer_once_more_under_lock(tmp_path: Path, machine: Machines) -> None:
+    url = publish_dataset(tmp_path, machine)
+    inspect(url)
+    take_fetched_names()
+    for asked, command in (
+        (1, lambda: inspect(url)),
+        (1, lambda: list_views(url)),
+        (1, lambda: read_log(url)),
+        (2, lambda: index(url)),
+        (2, lambda: create_view(url, "half", ViewDefinition(sample="50%"))),
+    ):
+        command()
+        assert take_fetched_names().count("current.json") == asked
 
 
 def test_only_changed_files_are_fetched(tmp_path: Path, machine: Machines) -> None:
@@ -176,7 +188,6 @@ def test_unresponsive_store_raises_instead_of_using_old_catalog(
     remove_retry_pauses(monkeypatch)
     url = publish_dataset(tmp_path, machine)
     fetch_catalog(url)
-    forget_pulls()
 
     def inject_fault(path: str, start: int, stop: int, data: bytes) -> bytes:
         raise ConnectionError("no route")
@@ -197,10 +208,8 @@ def test_forbidden_pointer_counts_as_missing_unless_read_before(tmp_path: Path, 
     FaultyFileSystem.fault.append(inject_fault)
     assert not os.path.exists(fetch_catalog(url).catalog_path), "some stores deny access to what does not exist"
     FaultyFileSystem.fault.clear()
-    forget_pulls()
     fetch_catalog(url)
     FaultyFileSystem.fault.append(inject_fault)
-    forget_pulls()
     with pytest.raises(PermissionDenied):
         fetch_catalog(url)
 
@@ -211,7 +220,6 @@ def test_unpublished_changes_are_kept_until_other_machine_publishes(
     url = publish_dataset(tmp_path, machine)
     settings = Path(fetch_catalog(url).config_path)
     settings.write_text(settings.read_text("utf-8") + "# edited here\n", "utf-8")
-    forget_pulls()
     assert "# edited here" in Path(fetch_catalog(url).config_path).read_text("utf-8")
 
     machine("writer")
@@ -244,12 +252,10 @@ def test_files_removed_from_mirror_are_fetched_again(tmp_path: Path, machine: Ma
     settings = Path(location.config_path)
     settings.write_text(settings.read_text("utf-8") + "# edited here\n", "utf-8")
     take_fetched_names()
-    forget_pulls()
 
     fetch_catalog(url)
     assert take_fetched_names() == ["current.json", "offsets-1.bin"]
     assert "# edited here" in settings.read_text("utf-8")
-    forget_pulls()
     fetch_catalog(url)
     assert take_fetched_names() == ["current.json"]
 
@@ -259,7 +265,6 @@ def test_damaged_record_file_causes_no_fetch_and_no_backup(tmp_path: Path, machi
     record = Path(fetch_catalog(url).meta, ".published", "record.json")
     record.write_bytes(b"\0" * 10)
     take_fetched_names()
-    forget_pulls()
 
     assert inspect(url).samples == 15
     assert take_fetched_names() == ["current.json"]
@@ -286,7 +291,6 @@ def test_stale_ledger_journal_is_not_applied_to_newer_ledger(tmp_path: Path, mac
 
 
 def _read_in_child(url: str, results: multiprocessing.Queue[object]) -> None:
-    forget_pulls()
     FaultyFileSystem.reads.clear()
     samples = inspect(url).samples
     results.put((samples, take_fetched_names()))

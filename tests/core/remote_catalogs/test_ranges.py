@@ -14,7 +14,7 @@ import pytest
 
 from tests.build import split_by_ratios
 from tests.core.catalog.readers import read_split
-from tests.machines import Machines, fetch_catalog, forget_pulls, machines_in
+from tests.machines import Machines, fetch_catalog, machines_in
 from tests.remote import FaultyFileSystem
 from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.errors import CatalogError
@@ -209,7 +209,6 @@ def test_partial_file_without_marks_is_fetched_again(indexed_folder: Path, machi
     location = publish_dataset(indexed_folder, machine)
     os.remove(location.offsets_path(1))
     shutil.rmtree(Path(location.meta, ".published", "ranges"))
-    forget_pulls()
     fetch_catalog(URL)
 
     assert Offsets(location.offsets_path(1)).key(LINES * 5) == local_offsets(indexed_folder).key(LINES * 5)

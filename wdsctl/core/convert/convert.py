@@ -59,14 +59,13 @@ from wdsctl.core.convert.write import UNIT_RESULTS_FILE, finish_export, write_un
 from wdsctl.core.dataset.destination import check_destination, remove_path
 from wdsctl.core.dataset.location import CONVERSION_FOLDER, FINISHED_FILE, PLAN_FILE, DatasetLocation, locate
 from wdsctl.core.dataset.lock import lock_dataset
-from wdsctl.core.dataset.remote_lock import hold_remote_marker
 from wdsctl.core.errors import DatasetError, OptionConflict, UsageError, WdsctlError, refuse_without_effect
 from wdsctl.core.export.hub import check_split_names
 from wdsctl.core.files import make_folder, remove_empty_folder
 from wdsctl.core.invocation import describe_request
 from wdsctl.core.opened.nesting import check_not_in_dataset
 from wdsctl.core.opened.opening import open_dataset, parse_root
-from wdsctl.core.opened.writing import recording
+from wdsctl.core.opened.writing import hold_remote_marker, recording
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.samples.naming import DEFAULT_TEMPLATE, check_shard_template
 from wdsctl.core.shards.write import check_limits
@@ -140,7 +139,7 @@ def _convert(sources: Sequence[str], dest: str, request: ConvertRequest, progres
     arguments = [*map(redact_secrets, sources), redact_secrets(dest), *describe_request(request)]
     try:
         with ExitStack() as stack:
-            check_writer = stack.enter_context(hold_remote_marker(location, request.wait, progress))
+            check_writer = stack.enter_context(hold_remote_marker(location, request.wait, progress.note))
             stack.enter_context(lock_dataset(location, wait=request.wait, note=progress.note))
             check_destination_free(location, dest, work)  # the run that held the lock may have written files
             stack.enter_context(clean_up_on_error(location, work, had_meta=had_meta))

@@ -24,7 +24,6 @@ from wdsctl.core.opened.opening import open_dataset
 from wdsctl.core.shards.list import remote_file, remote_files
 from wdsctl.core.shards.survey import has_shards, has_tars, survey_folder
 from wdsctl.core.split_rules.names import MAX_SPLITS
-from wdsctl.core.storage import source_files
 from wdsctl.core.storage.open import storage_for
 from wdsctl.core.storage.storage import FileRange
 from wdsctl.core.urls import is_url, protocol
@@ -252,12 +251,12 @@ class ShardsImporter:
     def recognise(self, path: str) -> FormatMatch | None:
         """Match a catalog, or shards."""
         try:
-            sample_index = open_dataset(path).location
-            if _is_robot_data(sample_index):
+            dataset = open_dataset(path)
+            if _is_robot_data(dataset):
                 return None  # of LeRobot, which speaks for itself
-            if not source_files.exists(sample_index.catalog_path):
-                return _match_by_names(sample_index)
-            if _names_files_in_lines(path, sample_index):
+            if not dataset.has_catalog():
+                return _match_by_names(dataset.location)
+            if _names_files_in_lines(path, dataset):
                 return FormatMatch(
                     0.3, "the folder has a catalog, but its lines name files, which only --from jsonl reads"
                 )
@@ -274,8 +273,9 @@ class ShardsImporter:
         unknown = sorted(set(options) - set(SHARDS_OPTIONS))
         if unknown:
             raise UsageError(f"shards have no option {unknown[0]!r}", hint=f"use one of {', '.join(SHARDS_OPTIONS)}")
-        location = open_dataset(path, options.get("catalog")).location
-        if _is_robot_data(location):
+        dataset = open_dataset(path, options.get("catalog"))
+        location = dataset.location
+        if _is_robot_data(dataset):
             raise UsageError(
                 "the frames of a LeRobot dataset are not converted: their videos and images stay in the dataset",
                 where=location.display_path,
@@ -294,26 +294,21 @@ def _match_by_names(location: DatasetLocation) -> FormatMatch | None:
     return FormatMatch(0.9, "the folder has .tar or .jsonl files") if has_any else None
 
 
-def _is_robot_data(location: DatasetLocation) -> bool:
+def _is_robot_data(dataset: OpenDataset) -> bool:
     """Whether the shards are lines that name frames of videos, or images in other files."""
-    if is_url(location.root):
-        return False
-    with OpenDataset(location) as dataset:
-        sequences = dataset.config.sequences
+    sequences = None if is_url(dataset.location.root) else dataset.config.sequences
     return sequences is not None and not {IMAGE, VIDEO}.isdisjoint(sequences.features.values())
 
 
-def _names_files_in_lines(path: str, location: DatasetLocation) -> bool:
+def _names_files_in_lines(path: str, dataset: OpenDataset) -> bool:
     """Whether a dataset consists of lines that name files beside them: its shards hold the lines alone.
 
     A dataset whose dataset.yaml names the stores of its media is a polylithic primary instead.
     """
+    location = dataset.location
     is_lines = is_jsonl_name(location.single_file) if location.single_file else not has_tars(location.root)
-    if is_url(location.root) or not is_lines:
+    if is_url(location.root) or not is_lines or dataset.config.refs:
         return False
     from wdsctl.core.importers.jsonl import names_files
 
-    with OpenDataset(location) as dataset:
-        if dataset.config.refs:
-            return False
     return names_files(path)

@@ -30,57 +30,57 @@ class _NotesOnly(SilentProgress):
 
 
 def index_on_first_use(
-    root: str, catalog: str | None, on_note: NoteCallback, *, with_splits: bool = True
-) -> DatasetLocation | None:
-    """Index a dataset that Energon has prepared, if it has no catalog or no splits yet. Returns its location.
+    dataset: OpenDataset, catalog: str | None, on_note: NoteCallback, *, with_splits: bool = True
+) -> bool:
+    """Index a dataset that Energon has prepared, if it has no catalog or no splits yet. Returns whether it is ready.
 
-    Returns None if Energon has not prepared the dataset. Does nothing if the catalog is ready: another process may have
-    created it since the caller checked. `with_splits`: import the splits, too.
+    Returns False if Energon has not prepared the dataset. `with_splits`: import the splits, too. `catalog`: what the
+    dataset was opened with. The dataset continues at the address for writing.
 
     If another process is indexing the dataset, waits for its end without a limit, and takes over the lock of a dead
     process. After a kill, the next call resumes from the finished shards. `on_note` receives a line that names the
     command to index ahead of time, and a line per finding. Raises what `index` and `import_energon_meta` raise.
     Cost: that of `index` in one process.
     """
-    location = open_dataset(root, catalog).location
-    if _is_ready(location, with_splits=with_splits):
-        return location
+    dataset.refresh()  # another process may have indexed it since the caller read
+    if _is_ready(dataset, with_splits=with_splits):
+        return True
     from wdsctl.core.dataset.root_spec import RootSpec
     from wdsctl.core.energon.meta import energon_meta
     from wdsctl.core.index.index import check_new_catalog
     from wdsctl.core.opened.writing import recording
 
-    with energon_meta(location.root, location.single_file) as meta:
+    path = dataset.location.path
+    with energon_meta(dataset.location.root, dataset.location.single_file) as meta:
         if not meta.is_prepared():
-            return None
-    location = locate(root, catalog, writing=True)
+            return False
+    location = locate(path, catalog, writing=True)
+    dataset.use(location)
     check_new_catalog(location, (), RootSpec(location.root))
     progress = _NotesOnly(on_note)
     try:
         with lock_dataset(location, wait=math.inf, note=on_note):
-            if not _is_ready(location, with_splits=with_splits):
-                with (
-                    OpenDataset(location) as dataset,
-                    recording(dataset, "index", [location.display_path], progress) as entry,
-                ):
+            dataset.refresh()
+            if not _is_ready(dataset, with_splits=with_splits):
+                with recording(dataset, "index", [location.display_path], progress) as entry:
                     entry.findings += _index(dataset, progress, with_splits=with_splits)
     except CatalogError as error:
         if error.code != "WDS308":
             raise
         # Another machine has indexed the dataset at the same time: its catalog is as good.
-        location = open_dataset(root, catalog, writing=True).location
-        if not _is_ready(location, with_splits=with_splits):
+        open_dataset(path, catalog, writing=True).close()
+        dataset.refresh()
+        if not _is_ready(dataset, with_splits=with_splits):
             raise
-    return location
+    return True
 
 
-def _is_ready(location: DatasetLocation, *, with_splits: bool) -> bool:
+def _is_ready(dataset: OpenDataset, *, with_splits: bool) -> bool:
     """Whether the catalog exists with its splits or, unless `with_splits`, with dataset.yaml.
 
     `index_on_first_use` writes the splits last, and dataset.yaml after the catalog.
     """
-    with OpenDataset(location) as dataset:
-        return dataset.has_catalog() and (dataset.catalog.has_splits if with_splits else dataset.has_config())
+    return dataset.has_catalog() and (dataset.catalog.has_splits if with_splits else dataset.has_config())
 
 
 def _index(dataset: OpenDataset, progress: Progress, *, with_splits: bool) -> list[Finding]:
@@ -106,24 +106,31 @@ def _index(dataset: OpenDataset, progress: Progress, *, with_splits: bool) -> li
 _WAIT_SECONDS = 600.0  # for another process that indexes the same tar
 
 
-def ensure_catalog_exists(location: DatasetLocation) -> None:
+def ensure_catalog_exists(location: DatasetLocation, wait: float = 0.0, progress: Progress = SILENT_PROGRESS) -> None:
     """Index a single tar that has no prepared catalog, or has changed; then call `check_catalog_exists`.
 
-    Cost: for a single tar, a read of its headers.
+    `wait`: seconds to wait for another process that creates the catalog. Cost: for a single tar, a read of its headers.
     """
-    from wdsctl.core.catalog.presence import check_catalog_exists
+    from wdsctl.core.catalog.presence import check_catalog_exists, wait_for_catalog
 
+    wait_for_catalog(location, wait, progress.note)
     _index_single_tar(location)
     check_catalog_exists(location)
 
 
 def open_indexed(
-    root: str, catalog: str | None = None, *, writing: bool = False, takes_view: bool = False
+    root: str,
+    catalog: str | None = None,
+    *,
+    writing: bool = False,
+    takes_view: bool = False,
+    wait: float = 0.0,
+    progress: Progress = SILENT_PROGRESS,
 ) -> OpenDataset:
     """`open_dataset`, then `ensure_catalog_exists`, whose modules it imports only if there is no catalog."""
     dataset = open_dataset(root, catalog, writing=writing, takes_view=takes_view)
     if dataset.location.is_unprepared_tar or not dataset.has_catalog():
-        ensure_catalog_exists(dataset.location)
+        ensure_catalog_exists(dataset.location, wait, progress)
     return dataset
 
 

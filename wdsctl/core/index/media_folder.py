@@ -76,8 +76,6 @@ def index_media_folder(
     or content. Removes deleted files from the catalog. `wait`: seconds to wait for another writer. Raises InputError
     WDS003 if no file matches the selection, UsageError.
     """
-    dataset = open_dataset(root, catalog, writing=True)
-    location = dataset.location
     request = media or MediaRequest()
     if request.drop:
         raise OptionConflict(
@@ -85,20 +83,18 @@ def index_media_folder(
             options=("--drop-media",),
             hint="omit --drop-media",
         )
-    if dry_run:
-        with dataset:
+    with open_dataset(root, catalog, writing=True) as dataset:
+        if dry_run:
             return _index(dataset, request, exclude, 1, rebuild=rebuild, dry_run=True, progress=progress)
-    if not os.path.exists(location.catalog_path):
-        # Raises for a folder without media, before `index` creates a catalog in it.
-        _list_media_files(location, _folder_settings(request, None), exclude)
-    note_catalog_location(location, catalog, progress)
-    with (
-        dataset,
-        writing(dataset, "index", [redact_secrets(root), *describe_request(request)], progress, wait=wait) as entry,
-    ):
-        report = _index(dataset, request, exclude, workers, rebuild=rebuild, dry_run=False, progress=progress)
-        entry.findings += report.findings
-        return report
+        if not dataset.has_catalog():
+            # Raises for a folder without media, before `index` creates a catalog in it.
+            _list_media_files(dataset.location, _folder_settings(request, None), exclude)
+        note_catalog_location(dataset.location, catalog, progress)
+        arguments = [redact_secrets(root), *describe_request(request)]
+        with writing(dataset, "index", arguments, progress, wait=wait) as entry:
+            report = _index(dataset, request, exclude, workers, rebuild=rebuild, dry_run=False, progress=progress)
+            entry.findings += report.findings
+            return report
 
 
 def _index(

@@ -13,11 +13,10 @@ from wdsctl.core.catalog.open_catalog import check_catalog_file
 from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.errors import PermissionDenied, UsageError, translate_os_errors
 from wdsctl.core.files import remove_file
-from wdsctl.core.index.first_use import ensure_catalog_exists
+from wdsctl.core.index.first_use import open_indexed
 from wdsctl.core.index.merge import KEPT_GENERATIONS
 from wdsctl.core.joins.index import STALE_DRAFT_SECONDS
 from wdsctl.core.opened.handle import OpenDataset
-from wdsctl.core.opened.opening import open_dataset
 from wdsctl.core.opened.staging import change_catalog
 from wdsctl.core.opened.writing import writing
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
@@ -129,22 +128,17 @@ def catalog_vacuum(
         raise UsageError(
             "--generations: expected 1 or more", hint="pass `--generations 1` to keep only the current generation"
         )
-    dataset = open_dataset(root, catalog, writing=not dry_run)
-    location = dataset.location
-    ensure_catalog_exists(location)
-    check_catalog_file(location.catalog_path)
-    if dry_run:
-        with dataset:
+    with open_indexed(root, catalog, writing=not dry_run) as dataset:
+        meta = dataset.location.meta
+        check_catalog_file(dataset.location.catalog_path)
+        if dry_run:
             return _vacuum(dataset, generations, damaged, progress, dry_run=True)
-    if not os.access(location.meta, os.W_OK):
-        raise PermissionDenied(
-            "the catalog is not writable", where=location.meta, hint="ask the owner of the dataset for write permission"
-        )
-    with (
-        dataset,
-        writing(dataset, "catalog vacuum", [redact_secrets(root)], progress, wait=wait),
-    ):
-        return _vacuum(dataset, generations, damaged, progress, dry_run=False)
+        if not os.access(meta, os.W_OK):
+            raise PermissionDenied(
+                "the catalog is not writable", where=meta, hint="ask the owner of the dataset for write permission"
+            )
+        with writing(dataset, "catalog vacuum", [redact_secrets(root)], progress, wait=wait):
+            return _vacuum(dataset, generations, damaged, progress, dry_run=False)
 
 
 def _vacuum(

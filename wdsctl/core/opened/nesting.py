@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from contextlib import suppress
 
 from wdsctl.core.catalog.ledger import Ledger
@@ -18,42 +19,28 @@ def check_not_in_dataset(dest: str, catalog: str | None = None) -> None:
     """Raise UsageError WDS253 if a new dataset at DEST would be inside a prepared one.
 
     A dataset that wdsctl has begun at DEST may be continued. A parent folder that only collects datasets is allowed: it
-    has no catalog, or one that lists only shards of the datasets inside. Cost: a check of each parent folder. Of URLs,
-    only the catalogs on this machine are known.
+    has no catalog, or one that lists only shards of the datasets inside. Cost: a check of each parent folder, of
+    URLs one request.
     """
-    if is_url(dest):
-        _check_not_in_remote_dataset(dest, catalog)
+    here = normalize_root(dest) if is_url(dest) else os.path.realpath(dest)
+    if (is_url(dest) or os.path.isdir(here)) and os.path.isdir(open_dataset(here, catalog).location.meta):
         return
-    real = os.path.realpath(dest)
-    if os.path.isdir(real) and os.path.isdir(locate(real, catalog).meta):
-        return
-    folder = real
-    while (above := os.path.dirname(folder)) != folder:
-        folder = above
-        if is_prepared(folder) and not _is_collection(folder):
-            sibling = f"{folder.rstrip('/')}-{os.path.basename(real)}"
-            raise UsageError(
-                f"the destination is inside the dataset {folder}, which would then include its shards",
-                where=dest,
-                hint=f"choose a destination next to that dataset, such as {sibling}",
-                code="WDS253",
-            )
-
-
-def _check_not_in_remote_dataset(dest: str, catalog: str | None) -> None:
-    if os.path.isdir(open_dataset(dest, catalog).location.meta):
-        return
-    folder = normalize_root(dest)
-    while (above := folder.rpartition("/")[0]) and not above.endswith("/"):
-        folder = above
+    for folder in _folders_above(here):
         if is_prepared(folder) and not _is_collection(folder):
             shown = redact_secrets(folder)
             raise UsageError(
                 f"the destination is inside the dataset {shown}, which would then include its shards",
                 where=redact_secrets(dest),
-                hint="choose a destination next to that dataset",
+                hint=f"choose a destination next to that dataset, such as {shown.rstrip('/')}-{os.path.basename(here)}",
                 code="WDS253",
             )
+
+
+def _folders_above(path: str) -> Iterator[str]:
+    """All folders that contain the path, the nearest first; of a URL, without the scheme."""
+    while (above := os.path.dirname(path)) != path and ("://" in above or not is_url(path)):
+        yield above
+        path = above
 
 
 def check_holds_no_dataset(dest: str) -> None:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 from wdsctl.core.catalog.ledger import Ledger, RunStatus
+from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.dataset.lock import lock_dataset, process_identity
 from wdsctl.core.errors import CatalogError, Finding, PermissionDenied, StorageError, WdsctlError, count_by_code
 from wdsctl.core.invocation import Invocation, current_invocation
 from wdsctl.core.jobs import StageStopped
 from wdsctl.core.opened.handle import OpenDataset
 from wdsctl.core.progress import Progress
+from wdsctl.core.urls import is_url
 from wdsctl.core.version import VERSION
 
 #: Errors of writing a ledger: it belongs to another user, is locked or from a newer version, or the disk is full.
@@ -41,6 +43,20 @@ def writing(
         recording(dataset, command, arguments, progress) as record,
     ):
         yield record
+
+
+def hold_remote_marker(
+    location: DatasetLocation, wait: float, note: Callable[[str], None]
+) -> AbstractContextManager[Callable[[], None]]:
+    """Keep other machines from writing to a dataset in a store; for one on a disk, do nothing.
+
+    Yields a function that raises if another machine writes now.
+    """
+    if not is_url(location.root):
+        return nullcontext(lambda: None)
+    from wdsctl.core.dataset.writer_marker import hold_writer_marker
+
+    return hold_writer_marker(location.root, wait=wait, note=note)
 
 
 @contextmanager

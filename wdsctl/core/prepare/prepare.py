@@ -18,7 +18,6 @@ from wdsctl.core.dataset.location import DatasetLocation, locate, note_catalog_l
 from wdsctl.core.dataset.lock import check_lock_held, lock_dataset
 from wdsctl.core.dataset.polylithic import is_polylithic, read_polylithic_folder
 from wdsctl.core.dataset.raw_folder import ALTERNATIVE_SEPARATOR, RawListing
-from wdsctl.core.dataset.remote_lock import hold_remote_marker
 from wdsctl.core.dataset.root_spec import RootSpec, parse_root_spec
 from wdsctl.core.dataset.shard_names import is_jsonl_name
 from wdsctl.core.errors import DatasetError
@@ -53,7 +52,7 @@ from wdsctl.core.invocation import describe_request, recording_call
 from wdsctl.core.opened.handle import OpenDataset
 from wdsctl.core.opened.opening import open_dataset
 from wdsctl.core.opened.staging import stage_catalog
-from wdsctl.core.opened.writing import RunRecord, writing
+from wdsctl.core.opened.writing import RunRecord, hold_remote_marker, writing
 from wdsctl.core.prepare.archives import unpack_archives
 from wdsctl.core.prepare.checks import (
     check_fitting_options,
@@ -265,7 +264,7 @@ def _run_locked(
     """Run all steps under the lock, and record them in the history. Arguments as for `_run_steps`."""
     with (
         # Held until the lock is released: until then, the run may publish the catalog.
-        hold_remote_marker(dataset.location, request.wait, progress)
+        hold_remote_marker(dataset.location, request.wait, progress.note)
         if listing is not None
         else nullcontext() as check_writer,
         dataset,

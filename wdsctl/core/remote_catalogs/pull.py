@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import os
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timezone
@@ -22,14 +21,7 @@ from wdsctl.core.remote_catalogs.pointer import Pointer, PublishedFile
 from wdsctl.core.remote_catalogs.ranges import create_partial_file, forget_ranges, is_fetched_in_part, remember_url
 from wdsctl.core.remote_catalogs.store import CatalogStore, FoundPointer
 
-RECENT_SECONDS = (
-    5.0  # a process asks for the pointer again after this time: a command locates its dataset several times
-)
-
 logger = logging.getLogger("wdsctl.catalog")
-
-#: (folder, URL) -> when this process last compared the mirror with the pointer, by the monotonic clock.
-_PULLED: dict[tuple[str, str], float] = {}
 
 
 def pull(folder: str, url: str) -> None:
@@ -39,8 +31,6 @@ def pull(folder: str, url: str) -> None:
     was published since.
     Raises CatalogError WDS302 and WDS303 if the published catalog cannot be used, StorageDown, PermissionDenied.
     """
-    if time.monotonic() - _PULLED.get((folder, url), -RECENT_SECONDS) < RECENT_SECONDS:
-        return
     mirror, store = Mirror(folder, url), CatalogStore(url)
     remember_url(folder, url)
     found = _read_pointer(mirror, store)
@@ -51,7 +41,6 @@ def pull(folder: str, url: str) -> None:
                 record = mirror.read_record()  # another process may have fetched the files meanwhile
                 if is_free and not _is_current(mirror, record, found):
                     _replace(mirror, store, found, record, logger.warning)
-    _PULLED[folder, url] = time.monotonic()
 
 
 def pull_for_writing(mirror: Mirror, store: CatalogStore, note: Callable[[str], None]) -> MirrorRecord | None:

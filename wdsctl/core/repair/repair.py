@@ -15,7 +15,6 @@ from wdsctl.core.dataset.config import read_config_text
 from wdsctl.core.dataset.destination import check_destination, check_destination_empty
 from wdsctl.core.dataset.location import LOCK_FILE, META_FOLDER, DatasetLocation, locate, shell_command_at
 from wdsctl.core.dataset.lock import hold_lock, lock_dataset
-from wdsctl.core.dataset.remote_lock import hold_remote_marker
 from wdsctl.core.dataset.root_spec import ALL_SHARDS
 from wdsctl.core.dataset.shard_names import describe_format, is_jsonl_name, shard_format
 from wdsctl.core.errors import CatalogError, Finding, InputError, OptionConflict, StorageError, UsageError
@@ -24,6 +23,7 @@ from wdsctl.core.jobs import UnitSize, make_executor, run_units
 from wdsctl.core.opened.handle import OpenDataset
 from wdsctl.core.opened.nesting import check_not_in_dataset
 from wdsctl.core.opened.opening import open_dataset
+from wdsctl.core.opened.writing import hold_remote_marker
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.repair.members import read_indexed_members
 from wdsctl.core.repair.unit import RepairedShard, RepairRequest, RepairUnit, repair_results, repair_shard
@@ -158,7 +158,7 @@ def _begin_remote(
     from wdsctl.core.storage.objects import ObjectStore
     from wdsctl.core.storage.upload_journal import abort_left_uploads
 
-    stack.enter_context(hold_remote_marker(location, request.wait, progress))
+    stack.enter_context(hold_remote_marker(location, request.wait, progress.note))
     names = {shard.path for shard in shards}
     abort_left_uploads(ObjectStore(location.root), location.upload_journal, names.__contains__)
 

@@ -98,13 +98,12 @@ def find_leaks(
     to them, or whole samples if there are none. Raises InputError WDS211 if there is no such set, UsageError if no
     sample has such a part, or if media are stored apart and not shared.
     """
-    dataset = open_dataset(root, catalog)
-    location = dataset.location
-    check_catalog_exists(location)
-    arguments = [location.display_path, f"leaks={','.join(parts) or 'auto'}"]
-    if split_set:
-        arguments.append(f"split_set={split_set}")
-    with dataset:
+    with open_dataset(root, catalog) as dataset:
+        location = dataset.location
+        check_catalog_exists(location)
+        arguments = [location.display_path, f"leaks={','.join(parts) or 'auto'}"]
+        if split_set:
+            arguments.append(f"split_set={split_set}")
         dataset.catalog.check_not_media_folder()
         state = read_split_state(dataset)
         if split_set not in state.rules:

@@ -218,10 +218,9 @@ def show_splits(root: str, *, split_set: str = "", catalog: str | None = None) -
 
     Raises InputError WDS211 if there is no such set.
     """
-    dataset = open_dataset(root, catalog)
-    location = dataset.location
-    check_catalog_exists(location)
-    with dataset:
+    with open_dataset(root, catalog) as dataset:
+        location = dataset.location
+        check_catalog_exists(location)
         dataset.catalog.check_not_media_folder()
         state = read_split_state(dataset)
         if split_set and split_set not in state.rules:
@@ -264,10 +263,9 @@ def export_split(
     Raises DatasetError WDS217 if the format cannot express them (a shard in several splits, names with braces),
     UsageError if the file exists, InputError WDS211 if there is no such set.
     """
-    dataset = open_dataset(root, catalog)
-    location = dataset.location
-    check_catalog_exists(location)
-    with dataset:
+    with open_dataset(root, catalog) as dataset:
+        location = dataset.location
+        check_catalog_exists(location)
         dataset.catalog.check_not_media_folder()
         state = read_split_state(dataset)
         if split_set not in state.rules:

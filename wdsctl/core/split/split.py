@@ -124,12 +124,10 @@ def split_dataset(
     Cost: little for shares, patterns and keys (0.5 s a million keys); groups and strata read the parts that hold their
     values. Memory: a few bits a sample.
     """
-    dataset = open_dataset(root, catalog, writing=True)
-    location = dataset.location
-    check_set_name(request.split_set)
-    wait_for_catalog(location, wait, progress.note)
-    check_catalog_exists(location)
-    with dataset:
+    with open_dataset(root, catalog, writing=True) as dataset:
+        check_set_name(request.split_set)
+        wait_for_catalog(dataset.location, wait, progress.note)
+        check_catalog_exists(dataset.location)
         dataset.catalog.check_not_media_folder()  # before the lock writes a file beside a catalog that is too new
         if dry_run:
             return split_dataset_locked(dataset, request, progress, dry_run=True)

@@ -22,7 +22,7 @@ from wdsctl.core.catalog.consistency import (
     required_parts,
 )
 from wdsctl.core.catalog.ledger_checks import LocatedFinding
-from wdsctl.core.catalog.presence import no_samples_findings, wait_for_catalog
+from wdsctl.core.catalog.presence import no_samples_findings
 from wdsctl.core.catalog.splits import SplitShard, sample_flags
 from wdsctl.core.catalog.values import MISSING_STATUS, ShardRow
 from wdsctl.core.dataset.config import DatasetConfig, load_config, read_config_text
@@ -31,14 +31,13 @@ from wdsctl.core.dataset.polylithic import PolylithicFolder, find_folder_of_prim
 from wdsctl.core.dataset.shard_names import is_jsonl_name, shard_format
 from wdsctl.core.errors import SEVERITIES, DatasetError, Finding, UsageError, WdsctlError
 from wdsctl.core.import_guard import missing_name_reason
-from wdsctl.core.index.first_use import ensure_catalog_exists
+from wdsctl.core.index.first_use import open_indexed
 from wdsctl.core.index.freshness import freshness_findings
 from wdsctl.core.index.key_until import key_findings
 from wdsctl.core.index.picture_sizes import catalog_size_findings
 from wdsctl.core.invocation import describe_request
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.opened.handle import OpenDataset
-from wdsctl.core.opened.opening import open_dataset
 from wdsctl.core.opened.writing import RunRecord, recording
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.samples.types import is_custom_type
@@ -117,12 +116,10 @@ def validate_dataset(
         raise UsageError(
             "--refs needs the level refs", hint=f"add the level: --level {','.join((*request.levels, 'refs'))}"
         )
-    dataset = open_dataset(root, catalog, writing=request.quarantine, takes_view=True)
-    location, view = dataset.location, dataset.view
-    wait_for_catalog(location, wait, progress.note)
-    ensure_catalog_exists(location)
+    opened = open_indexed(root, catalog, writing=request.quarantine, takes_view=True, wait=wait, progress=progress)
     with ExitStack() as stack:
-        stack.enter_context(dataset)
+        dataset = stack.enter_context(opened)
+        location, view = dataset.location, dataset.view
         dataset.catalog.check_not_media_folder()
         if request.quarantine:
             stack.enter_context(lock_dataset(location, wait=wait, note=progress.note))

@@ -16,14 +16,12 @@ from wdsctl.core.catalog.ledger_checks import (
     delete_quarantine_entries,
     read_quarantine,
 )
-from wdsctl.core.catalog.presence import wait_for_catalog
 from wdsctl.core.catalog.values import ShardRow
 from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.errors import PermissionDenied
-from wdsctl.core.index.first_use import ensure_catalog_exists
+from wdsctl.core.index.first_use import open_indexed
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.opened.handle import OpenDataset
-from wdsctl.core.opened.opening import open_dataset
 from wdsctl.core.opened.writing import RunRecord, writing
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.split.reapply import reapply_splits
@@ -87,11 +85,8 @@ def release_from_quarantine(
     `shards`: patterns, as for `validate`. `wait`: seconds to wait for another writer. Raises UsageError if a pattern
     matches no shard in quarantine, and the ledger's error if it cannot be written.
     """
-    dataset = open_dataset(root, catalog, writing=True)
-    location = dataset.location
-    wait_for_catalog(location, wait, progress.note)
-    ensure_catalog_exists(location)
-    with dataset:
+    with open_indexed(root, catalog, writing=True, wait=wait, progress=progress) as dataset:
+        location = dataset.location
         dataset.catalog.check_not_media_folder()
         arguments = [redact_secrets(root), "--release"]
         with writing(dataset, "validate", arguments, progress, wait=wait) as record:

@@ -26,9 +26,8 @@ def read_or_index(
 
     Logs warnings about the indexing. Raises what `read` and `index_on_first_use` raise.
     """
-    path = dataset.location.path
     if not divides and not dataset.has_config():  # written after the catalog
-        dataset.use(index_if_first_use(path, catalog, divides=False) or dataset.location)
+        index_if_first_use(dataset, catalog, divides=False)
     try:
         return read(dataset)
     except (CatalogError, InputError) as error:
@@ -36,12 +35,9 @@ def read_or_index(
             raise
         not_indexed = error
     # Outside of `except`: an error of the indexing is not one of the missing catalog.
-    indexed = index_if_first_use(path, catalog, divides=divides)
-    if indexed is None:
+    if not index_if_first_use(dataset, catalog, divides=divides):
         _raise_cause(dataset.location)
         raise not_indexed
-    dataset.use(indexed)
-    dataset.refresh()
     return read(dataset)
 
 
@@ -68,8 +64,8 @@ def _raise_cause(location: DatasetLocation) -> None:
     ensure_catalog_exists(location)
 
 
-def index_if_first_use(root: str, catalog: str | None = None, *, divides: bool) -> DatasetLocation | None:
+def index_if_first_use(dataset: OpenDataset, catalog: str | None = None, *, divides: bool) -> bool:
     """`index_on_first_use`, imported only when it is needed."""
     from wdsctl.core.index.first_use import index_on_first_use
 
-    return index_on_first_use(root, catalog, logger.warning, with_splits=divides)
+    return index_on_first_use(dataset, catalog, logger.warning, with_splits=divides)

@@ -185,11 +185,10 @@ def open_store(
             where=where or reference,
             hint="list each of its datasets under `aux` with its own name",
         )
-    location = open_dataset(reference).location
-    if not os.path.exists(location.catalog_path):
-        location = index_if_first_use(reference, divides=False) or location
-    if os.path.exists(location.catalog_path):
-        return _open_catalogued(location, decoder, generation)
+    with open_dataset(reference) as dataset:
+        if dataset.has_catalog() or index_if_first_use(dataset, divides=False):
+            return _open_catalogued(dataset, decoder, generation)
+        location = dataset.location
     if is_url(reference):
         raise InputError(
             "the store at this URL has no catalog",
@@ -226,17 +225,16 @@ def _open_prepared(location: DatasetLocation, generation: int, decoder: SampleDe
     return PreparedStore(location, Offsets(location.offsets_path(generation)), decoder)
 
 
-def _open_catalogued(location: DatasetLocation, decoder: SampleDecoder | None, generation: int | None) -> FileStore:
-    with OpenDataset(location) as dataset:
-        current = dataset.catalog.generation
-        if dataset.catalog.is_media_folder:
-            return FolderStore(location.root, decoder, location.catalog_path, f"folder-{current}")
-        try:
-            return PreparedStore(location, dataset.offsets(generation), decoder)
-        except CatalogError as error:
-            if generation is None or generation == current:
-                raise
-            raise _generation_gone_error(location, generation) from error
+def _open_catalogued(dataset: OpenDataset, decoder: SampleDecoder | None, generation: int | None) -> FileStore:
+    location, current = dataset.location, dataset.catalog.generation
+    if dataset.catalog.is_media_folder:
+        return FolderStore(location.root, decoder, location.catalog_path, f"folder-{current}")
+    try:
+        return PreparedStore(location, dataset.offsets(generation), decoder)
+    except CatalogError as error:
+        if generation is None or generation == current:
+            raise
+        raise _generation_gone_error(location, generation) from error
 
 
 def _open_folder(path: str, decoder: SampleDecoder | None, where: str) -> FolderStore:
