@@ -19,6 +19,7 @@ from wdsctl.core.errors import CatalogError, PermissionDenied, StorageError
 from wdsctl.core.index.index import index
 from wdsctl.core.inspect.inspect import inspect
 from wdsctl.core.opened.history import read_log
+from wdsctl.core.opened.opening import open_dataset
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.views.definition import ViewDefinition
@@ -98,6 +99,22 @@ def test_command_asks_store_once_and_writer_once_more_under_lock(tmp_path: Path,
     ):
         command()
         assert take_fetched_names().count("current.json") == asked
+
+
+def test_open_dataset_keeps_its_catalog_while_newer_one_is_fetched(tmp_path: Path, machine: Machines) -> None:
+    url = publish_dataset(tmp_path, machine)
+    with open_dataset(url) as first:
+        assert first.state() == {"generation": 1, "shards": 3, "samples": 15}
+        machine("writer")
+        add_shard(10)
+        index(url)
+        machine("reader")
+        with open_dataset(url) as second:
+            assert second.state() == {"generation": 2, "shards": 4, "samples": 20}
+            assert (second.offsets().samples, first.offsets().samples) == (20, 15)
+        assert first.catalog.generation == 1
+        first.refresh()
+        assert first.catalog.generation == 2
 
 
 def test_only_changed_files_are_fetched(tmp_path: Path, machine: Machines) -> None:

@@ -125,7 +125,6 @@ def inspect_requested(
     from wdsctl.core.dataset.polylithic import follow_to_primary
     from wdsctl.core.dataset.view_root import is_blend_file
     from wdsctl.core.index.first_use import open_indexed
-    from wdsctl.core.opened.opening import parse_root
 
     catalog = request.catalog
     root = follow_to_primary(request.root, catalog)
@@ -152,13 +151,12 @@ def inspect_requested(
 
         selection = request.sample_selection
         return "samples", *inspect_samples(root, selection, catalog=catalog, thumbnail_size=thumbnail_size)
-    dataset_path, view = parse_root(root, catalog)
-    if view:
-        from wdsctl.core.views.show import show_view
-
-        return "view", show_view(dataset_path, view, catalog=catalog), {}
     first = SAMPLES_SHOWN if request.samples is None else request.samples
-    with open_indexed(root, catalog) as dataset:
+    with open_indexed(root, catalog, takes_view=True) as dataset:
+        if dataset.view:
+            from wdsctl.core.views.show import describe_view
+
+            return "view", describe_view(dataset, dataset.view), {}
         if dataset.catalog.is_media_folder:
             from wdsctl.core.inspect.media_folder import inspect_media_folder
 

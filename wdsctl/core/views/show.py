@@ -139,22 +139,27 @@ def list_views(root: str, *, catalog: str | None = None) -> ViewListReport:
 def show_view(root: str, name: str, *, keys: int = 5, catalog: str | None = None) -> ViewShowReport:
     """One view: its definition, its samples in each split, its first keys. Raises InputError WDS330."""
     with open_indexed(root, catalog) as dataset:
-        view = open_view(dataset, name)
-        total = sum(shard.samples for shard in dataset.catalog.shards())
-        return ViewShowReport(
-            root=dataset.location.display_path,
-            name=name,
-            definition=stored_definition(view.stored),
-            created_at=view.stored.created_at,
-            generation=view.stored.generation,
-            hash=view.stored.hash,
-            samples=view.stored.samples,
-            share=view.stored.samples / total if total else 0.0,
-            shards=len(view.selection) + len(view.changed_paths),
-            splits=split_overlaps(dataset, view.selection),
-            first_keys=_first_keys(dataset, view.selection, keys),
-            changed=view.changed_paths,
-        )
+        return describe_view(dataset, name, keys=keys)
+
+
+def describe_view(dataset: OpenDataset, name: str, *, keys: int = 5) -> ViewShowReport:
+    """`show_view` of an open dataset."""
+    view = open_view(dataset, name)
+    total = sum(shard.samples for shard in dataset.catalog.shards())
+    return ViewShowReport(
+        root=dataset.location.display_path,
+        name=name,
+        definition=stored_definition(view.stored),
+        created_at=view.stored.created_at,
+        generation=view.stored.generation,
+        hash=view.stored.hash,
+        samples=view.stored.samples,
+        share=view.stored.samples / total if total else 0.0,
+        shards=len(view.selection) + len(view.changed_paths),
+        splits=split_overlaps(dataset, view.selection),
+        first_keys=_first_keys(dataset, view.selection, keys),
+        changed=view.changed_paths,
+    )
 
 
 def diff_views(
