@@ -14,7 +14,7 @@ import json
 import time
 from typing import Any
 
-from wdsctl.core.opened.handle import open_dataset
+from wdsctl.core.opened.opening import open_dataset
 from wdsctl.core.views.definition import ViewDefinition
 from wdsctl.core.views.selections import read_view_samples
 from wdsctl.core.views.views import create_view, delete_view

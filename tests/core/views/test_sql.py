@@ -11,6 +11,7 @@ from tests.build import a_folder, some_shards, split_by_ratios, tree
 from tests.core.pictures import a_gallery, rows_of
 from tests.full_disk import files_of_at_most
 from wdsctl.core.dataset.location import locate
+from wdsctl.core.dataset.lock import lock_dataset
 from wdsctl.core.errors import CatalogError, StorageError, UsageError
 from wdsctl.core.index.index import index
 from wdsctl.core.inspect.ls import open_listing
@@ -145,7 +146,8 @@ def test_damaged_ledger_is_noted_and_catalog_is_read(tmp_path: Path) -> None:
 def test_dataset_without_ledger_has_no_runs(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 1)
     index(root)
-    Path(locate(root).ledger_path).unlink()
+    with lock_dataset(locate(root)):  # publishes that the ledger is gone
+        Path(locate(root).ledger_path).unlink()
     assert query_rows(root, "SELECT * FROM v_run") == []
     assert not Path(locate(root).ledger_path).exists()
 
