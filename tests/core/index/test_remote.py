@@ -172,7 +172,9 @@ def test_inspect_reads_samples_with_one_request_per_shard(tmp_path: Path) -> Non
     FaultyFileSystem.metadata_requests.clear()
     inspect(url, samples=8)
 
-    assert len(FaultyFileSystem.reads) == 2
+    pointer, *shards = [path for path, _, _ in FaultyFileSystem.reads]
+    assert pointer == "/store/shards/.wdsctl/current.json", "whether the catalog is current"
+    assert sorted(shards) == ["/store/shards/shard-000.tar", "/store/shards/shard-001.tar"]
     assert FaultyFileSystem.metadata_requests == ["/store/shards"], "the listing, and nothing else"
 
 

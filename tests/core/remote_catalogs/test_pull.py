@@ -90,7 +90,7 @@ def test_command_asks_store_once_and_writer_once_more_under_lock(tmp_path: Path,
     url = publish_dataset(tmp_path, machine)
     inspect(url)
     take_fetched_names()
-    for asked, command in (
+    for requests, command in (
         (1, lambda: inspect(url)),
         (1, lambda: list_views(url)),
         (1, lambda: read_log(url)),
@@ -98,7 +98,7 @@ def test_command_asks_store_once_and_writer_once_more_under_lock(tmp_path: Path,
         (2, lambda: create_view(url, "half", ViewDefinition(sample="50%"))),
     ):
         command()
-        assert take_fetched_names().count("current.json") == asked
+        assert take_fetched_names().count("current.json") == requests
 
 
 def test_open_dataset_keeps_its_catalog_while_newer_one_is_fetched(tmp_path: Path, machine: Machines) -> None:
