@@ -28,7 +28,6 @@ from wdsctl.core.importers.common.folder_files import (
     FolderFiles,
     media_type_of,
     scan_folder,
-    split_of_folder,
     unused_files_findings,
 )
 from wdsctl.core.importers.common.values import encode_json
@@ -227,11 +226,6 @@ def missing_in_lists(missing: Sequence[str], lists: str) -> list[Finding]:
         return []
     message = f"no image for {pluralize(len(missing), 'line')} of {lists}, such as {path_for_message(missing[0])}"
     return [Finding(code="WDS231", severity="error", message=message, count=len(missing))]
-
-
-def split_of_path(path: str) -> str:
-    """The word of the first folder that is named like a split; empty if there is none."""
-    return next(filter(None, map(split_of_folder, path.split("/")[:-1])), "")
 
 
 class PictureIndex:

@@ -8,8 +8,8 @@ from typing import Any
 
 from wdsctl.core.file_limits import MAX_DOCUMENT_BYTES
 from wdsctl.core.importers.annotations.annotated import AnnotatedSample
-from wdsctl.core.importers.annotations.labelled import PictureIndex, label_error, split_of_path
-from wdsctl.core.importers.common.folder_files import FolderFiles, probe_folders
+from wdsctl.core.importers.annotations.labelled import PictureIndex, label_error
+from wdsctl.core.importers.common.folder_files import FolderFiles, probe_folders, split_of_path
 from wdsctl.core.importers.common.values import read_head
 from wdsctl.core.json_text import read_json
 from wdsctl.core.samples.naming import strip_extension

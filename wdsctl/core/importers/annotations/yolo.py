@@ -34,7 +34,6 @@ from wdsctl.core.importers.annotations.labelled import (
     Facts,
     box_findings,
     missing_in_lists,
-    split_of_path,
     survey_boxes,
     unlabelled_findings,
 )
@@ -43,6 +42,7 @@ from wdsctl.core.importers.common.folder_files import (
     list_folder,
     media_type_of,
     split_of_folder,
+    split_of_path,
     unused_files_findings,
     unused_finding,
 )

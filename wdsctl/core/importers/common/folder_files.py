@@ -8,23 +8,22 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Generic, NamedTuple, TypeVar
 
-from wdsctl.core.dataset.config import DatasetConfig
 from wdsctl.core.dataset.raw_folder_walk import LITTER_NAMES
 from wdsctl.core.dataset.shard_names import UNPACK_COMMANDS
 from wdsctl.core.errors import Finding, WdsctlError, translate_os_errors
 from wdsctl.core.file_limits import read_whole
 from wdsctl.core.importers.common.files import extension_of_name
-from wdsctl.core.importers.common.samples import SourceSample, failed_sample, row_number_key
+from wdsctl.core.importers.common.samples import SourceSample, failed_sample
 from wdsctl.core.importers.protocol import FilePart
 from wdsctl.core.media.kinds import FORMAT_BY_EXTENSION, MediaType
 from wdsctl.core.safe_open import check_beneath, is_link_outside
-from wdsctl.core.samples.naming import safe_key
 from wdsctl.core.split_rules.names import SPLIT_VALUES, STANDARD_SPLITS, can_name_split, split_of_value
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import join_with_and, path_for_message, pluralize
@@ -79,10 +78,16 @@ def is_split_folder(name: str) -> bool:
     return bool(_SPLIT_FOLDER.fullmatch(name)) and re.split("[-_]", name.lower())[0] in SPLIT_NAMES
 
 
+@lru_cache(maxsize=1024)
 def split_of_folder(name: str) -> str:
     """The word for a split in the name of a folder: `train`, `val2017`, `test_data`, `split=val`; empty if none."""
     found = _DATED_SPLIT.fullmatch(name.lower())
     return found[1] if found else partition_split(name)
+
+
+def split_of_path(path: str) -> str:
+    """The first word for a split in the names of the folders that a path leads through; empty if none."""
+    return next(filter(None, map(split_of_folder, path.split("/")[:-1])), "")
 
 
 def has_split_name(name: str) -> bool:
@@ -278,40 +283,6 @@ class ListedSamples(Generic[Row]):
     def digest(self) -> bytes:
         """A digest of the names, sizes and times of all files of the folder."""
         return digest_of_folder(self._files.root, self._files.paths)
-
-
-class PairedFiles(NamedTuple):
-    """The files of one sample. `files`: name of the part -> path."""
-
-    name: str
-    files: dict[str, str]
-    split: str
-
-
-class PairedFolder:
-    """A folder in whose samples several files belong together."""
-
-    def __init__(self, root: str) -> None:
-        self.files = FolderFiles(root)
-        self.samples: list[PairedFiles] = []
-
-    @property
-    def split_names(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(sample.split for sample in self.samples if sample.split))
-
-    def make_sample(self, sample: PairedFiles) -> SourceSample:
-        parts = tuple(self.files.part(part, path) for part, path in sample.files.items())
-        key = safe_key(sample.name) or row_number_key(self.samples.index(sample))
-        return SourceSample(key, parts, split=sample.split)
-
-
-def fields_config(fields: Mapping[str, Collection[str]], samples: Sequence[PairedFiles]) -> DatasetConfig:
-    """The field map of a CrudeSample: field -> names of its parts. Fields that some samples lack are optional."""
-    lacking = {
-        field for field, parts in fields.items() if any(sample.files.keys().isdisjoint(parts) for sample in samples)
-    }
-    field_map = {field: ",".join(sorted(parts)) for field, parts in sorted(fields.items())}
-    return DatasetConfig("CrudeSample", field_map, optional=tuple(sorted(lacking)))
 
 
 def unused_files_findings(paths: Iterable[str], reason: str, hidden: int = 0) -> list[Finding]:

@@ -16,25 +16,20 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from types import MappingProxyType
 from typing import NamedTuple
 
 from wdsctl.core.dataset.config import DatasetConfig
-from wdsctl.core.errors import Finding, InputError, WdsctlError, translate_os_errors
+from wdsctl.core.errors import Finding, translate_os_errors
 from wdsctl.core.importers.common.files import extension_of_name
 from wdsctl.core.importers.common.folder_files import (
-    ListedSamples,
-    PairedFiles,
-    PairedFolder,
-    fields_config,
+    FolderFiles,
     list_folder,
     media_type_of,
-    normalize_split_names,
     split_of_folder,
-    unused_files_findings,
+    split_of_path,
     unused_finding,
     walk_folders,
 )
@@ -47,8 +42,6 @@ from wdsctl.core.importers.common.roles import (
     role_config,
     split_folder_role,
 )
-from wdsctl.core.importers.common.source import SampleSource
-from wdsctl.core.importers.common.values import check_format_options
 from wdsctl.core.importers.folders.class_folders import CLASSES_SCORE
 from wdsctl.core.importers.folders.equal_stems import (
     Level,
@@ -60,8 +53,15 @@ from wdsctl.core.importers.folders.equal_stems import (
     strip_affix,
     walk_levels,
 )
+from wdsctl.core.importers.folders.paired import (
+    PairedFolder,
+    PairedLayout,
+    PairedSamples,
+    lacking_finding,
+    no_samples_error,
+)
 from wdsctl.core.importers.folders.scenes import SCENES_SCORE
-from wdsctl.core.importers.protocol import FieldUse, FormatMatch, Options, Source, SourceDescription
+from wdsctl.core.importers.protocol import FieldUse, FormatMatch
 from wdsctl.core.samples.naming import strip_extension
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import join_with_and, path_for_message, pluralize
@@ -96,60 +96,64 @@ _REASONS: dict[Verdict, str] = {
 }
 
 
-class PartFoldersImporter:
-    """Keys are the paths of the first folder's files, without that folder and the extension. There are no options."""
-
-    name = "partfolders"
-    about = "a folder for each part, with files of matching names: images/7.jpg and masks/7.png"
-
-    def recognise(self, path: str) -> FormatMatch | None:
-        try:
-            groups = _find_groups(path, probes=_PROBED_FOLDERS) if source_files.is_folder(path) else []
-            unpaired = _find_unpaired(path) if not groups and source_files.is_folder(path) else None
-        except (OSError, WdsctlError):
-            return None
-        if unpaired:
-            return FormatMatch(0.75, unpaired.reason)
-        if not groups:
-            return None
-        first = groups[0]
-        shown = join_with_and([path_for_message(f"{first.prefix}{name}") for name in (first.main, *first.others)])
-        verdict = next(each for each in _SCORES if any(group.verdict == each for group in groups))
-        reason = f"{shown} have files of matching names"
-        if first.left_over:
-            what = join_with_and([path_for_message(f"{first.prefix}{name}") for name in first.left_over])
-            reason += f" (those of {what} have other names, and stay out)"
-        if verdict != "parts":
-            return FormatMatch(_SCORES[verdict], f"{reason}{_REASONS[verdict]}")
-        folders = tuple(f"{group.prefix}{name}" for group in groups for name in (group.main, *group.others))
-        return FormatMatch(_SCORES[verdict], reason, media_folders=folders)
-
-    def open(self, path: str, options: Options) -> Source:
-        check_format_options(self.name, options, ())
-        with translate_os_errors(path, "list"):
-            groups = _find_groups(path)
-            unpaired = None if groups else _find_unpaired(path)
-        if unpaired:
-            raise InputError(
-                unpaired.reason,
-                hint=f"give counterparts the same names, such as {path_for_message(unpaired.medium)} and "
-                f"{path_for_message(unpaired.counterpart)}; if the folders are classes, pass --from imagefolder",
-                where=path_for_message(path),
-                code="WDS003",
-            )
-        if not groups:
-            raise InputError(
-                "no two folders have files with the same names",
-                hint="check the path: images/ and masks/, for example, need files of the same names",
-                where=path_for_message(path),
-                code="WDS003",
-            )
-        folder = _PartFolders(path, groups)
-        samples = ListedSamples(folder.files, folder.samples, folder.make_sample)
-        return SampleSource(samples, folder.split_names, folder.describe)
+def _match(path: str) -> FormatMatch | None:
+    groups = _find_groups(path, probes=_PROBED_FOLDERS)
+    if not groups:
+        unpaired = _find_unpaired(path)
+        return FormatMatch(0.75, unpaired.reason) if unpaired else None
+    first = groups[0]
+    shown = join_with_and([path_for_message(f"{first.prefix}{name}") for name in (first.main, *first.others)])
+    verdict = next(each for each in _SCORES if any(group.verdict == each for group in groups))
+    reason = f"{shown} have files of matching names"
+    if first.left_over:
+        what = join_with_and([path_for_message(f"{first.prefix}{name}") for name in first.left_over])
+        reason += f" (those of {what} have other names, and stay out)"
+    if verdict != "parts":
+        return FormatMatch(_SCORES[verdict], f"{reason}{_REASONS[verdict]}")
+    folders = tuple(f"{group.prefix}{name}" for group in groups for name in (group.main, *group.others))
+    return FormatMatch(_SCORES[verdict], reason, media_folders=folders)
 
 
-IMPORTER = PartFoldersImporter()
+def _read(root: str) -> PairedFolder:
+    with translate_os_errors(root, "list"):
+        groups = _find_groups(root)
+        unpaired = None if groups else _find_unpaired(root)
+    if unpaired:
+        raise no_samples_error(
+            root,
+            unpaired.reason,
+            f"give counterparts the same names, such as {path_for_message(unpaired.medium)} and "
+            f"{path_for_message(unpaired.counterpart)}; if the folders are classes, pass --from imagefolder",
+        )
+    if not groups:
+        raise no_samples_error(
+            root,
+            "no two folders have files with the same names",
+            "check the path: images/ and masks/, for example, need files of the same names",
+        )
+    files, samples = FolderFiles(root), PairedSamples()
+    findings, repeats = list[Finding](), list[str]()
+    by_folder = _list_by_folder(files.paths, groups)
+    for group in groups:
+        if group.words:
+            findings += _pair_equal_names(group, by_folder, samples, repeats)
+        else:
+            findings += _pair_roles(group, by_folder, samples)
+    if repeats:
+        findings.append(unused_finding(repeats, "its folder has another file of the same name for the sample"))
+    return PairedFolder(
+        files,
+        samples,
+        [
+            FieldUse(f"{folder}/*.{extension_of_name(f'x.{part}')}", part, pluralize(count, "file"))
+            for (folder, part), count in samples.parts.items()
+        ],
+        findings,
+        "outside the folders of parts, or without a file of the same name",
+        _config(samples, groups),
+        frozenset(repeats),
+        lambda name, files: split_of_path(name) or split_of_path(next(iter(files.values()))),
+    )
 
 
 class _Group(NamedTuple):
@@ -321,162 +325,99 @@ def _first_medium(root: str, folder: str) -> str:
     return ""
 
 
-class _PartFolders(PairedFolder):
-    def __init__(self, root: str, groups: list[_Group]) -> None:
-        super().__init__(root)
-        self._folders: Counter[str] = Counter()  # path of a folder of parts -> its files in samples
-        self._parts: Counter[tuple[str, str]] = Counter()  # name of the folder, name of the part
-        self._unused: list[str] = []
-        self._lacking: Counter[tuple[str, str]] = Counter()  # name of the folder, an example
-        self._repeats: list[str] = []  # files whose folder has another one with their stem
-        self._words = {folder: word for group in groups for folder, word in group.words.items()}
-        in_groups = set[str]()
-        by_folder = _list_by_folder(self.files.paths, groups)
-        for group in groups:
-            in_groups |= self._add_equal_names(group, by_folder) if group.words else self._add_group(group)
-        splits = normalize_split_names(sample.split for sample in self.samples)
-        self.samples = [sample._replace(split=splits[sample.split]) for sample in self.samples]
-        self._unused = [path for path in self.files.paths if path not in in_groups]
+def _pair_equal_names(
+    group: _Group, by_folder: Mapping[str, Sequence[str]], samples: PairedSamples, repeats: list[str]
+) -> Iterator[Finding]:
+    """Add the samples of folders with equal names of files. Yields findings about those that lack a part.
 
-    def _add_equal_names(self, group: _Group, by_folder: Mapping[str, Sequence[str]]) -> set[str]:
-        """Add the samples of folders with equal names of files. Returns the paths of their files."""
-        by_name: dict[str, dict[str, str]] = {}
-        used = set[str]()
-        have: dict[str, set[str]] = {}
-        for folder, word in group.words.items():
-            top = f"{group.prefix}{folder}/"
-            have[folder] = set()
-            for path in by_folder.get(top, ()):
-                name, extension = split_file(path[len(top) :])
-                if not extension:
-                    continue
-                name = strip_affix(name, group.affixes[folder])
-                part = f"{word}.{extension}" if word else extension
-                files = by_name.setdefault(name, {})
-                if name in have[folder] or part in files:
-                    self._repeats.append(path)
-                    continue
-                files[part] = path
-                used.add(path)
-                have[folder].add(name)
-                self._parts[folder, part] += 1
-        for folder, names in have.items():
-            lacking = [files for name, files in by_name.items() if files and name not in names]
-            if lacking:
-                self._lacking[f"{group.prefix}{folder}", next(iter(lacking[0].values()))] += len(lacking)
-        self.samples += [
-            PairedFiles(f"{group.keys}{name}", files, _split_of(group, files))
-            for name, files in by_name.items()
-            if files
-        ]
-        return used
+    `repeats` gets the files whose folder has another one for the sample.
+    """
+    have: dict[str, dict[str, None]] = {}
+    for folder, word in group.words.items():
+        top = f"{group.prefix}{folder}/"
+        own = have[folder] = {}
+        for path in by_folder.get(top, ()):
+            stem, extension = split_file(path[len(top) :])
+            if not extension:
+                continue
+            name = f"{group.keys}{strip_affix(stem, group.affixes[folder])}"
+            if name in own or not samples.add(name, f"{word}.{extension}" if word else extension, path, folder):
+                repeats.append(path)
+            else:
+                own[name] = None
+    names = dict.fromkeys(name for own in have.values() for name in own)
+    for folder, own in have.items():
+        lacking = [next(iter(samples.files[name].values())) for name in names if name not in own]
+        yield from _lacking_findings(f"{group.prefix}{folder}", lacking)
 
-    def _add_group(self, group: _Group) -> set[str]:
-        """Add the samples of a group. Returns the paths of their files."""
-        top = f"{group.prefix}{group.main}/"
-        media = [path for path in self.files.paths if path.startswith(top) and media_type_of(path)]
-        by_name: dict[str, dict[str, str]] = {}
-        used = set[str]()
-        for path in media:
-            files = by_name.setdefault(strip_extension(path[len(top) :]), {})
-            part = extension_of_name(path)
-            if part not in files:
-                files[part] = path
-                used.add(path)
-                self._parts[group.main, part] += 1
-        partners = Partners(by_name)
-        for other in group.others:
-            used |= self._add_folder(group, other, by_name, partners)
-        for name, files in by_name.items():
-            self.samples.append(PairedFiles(f"{group.keys}{name}", files, _split_of(group, files)))
-        return used
 
-    def _add_folder(
-        self, group: _Group, other: str, by_name: dict[str, dict[str, str]], partners: Partners
-    ) -> set[str]:
-        """Add the files of another folder to the samples. Returns the paths of those that have a sample."""
-        top = f"{group.prefix}{other}/"
-        paths = [path for path in self.files.paths if path.startswith(top) and extension_of_name(path)]
-        names = [strip_extension(path[len(top) :]) for path in paths]
-        openings = find_openings(names)
-        found = [
-            (path, partner)
-            for path, name in zip(paths, names, strict=True)
-            if (partner := partners.find(name, openings[name.rpartition("/")[0]])) is not None
-        ]
-        additions = {partner.addition for _, partner in found}
-        role = _part_of_folder(group, other)
-        used = set[str]()
-        have = set[str]()
-        for path, (medium, addition) in found:
-            extension = extension_of_name(path)
-            word = (re.sub(r"\W", "_", addition) if len(additions) > 1 else "") or role
-            is_lone_text = media_type_of(path) is None and len(additions) == 1 and extension in TEXTS
-            part = extension if is_lone_text and extension not in by_name[medium] else f"{word}.{extension}"
-            have.add(medium)
-            if part not in by_name[medium]:
-                by_name[medium][part] = path
-                used.add(path)
-                self._parts[other, part] += 1
-        lacking = [name for name in by_name if name not in have]
-        if lacking:
-            self._lacking[other, f"{group.prefix}{group.main}/{lacking[0]}"] += len(lacking)
-        return used
+def _pair_roles(group: _Group, by_folder: Mapping[str, Sequence[str]], samples: PairedSamples) -> Iterator[Finding]:
+    """Add the samples of a folder of media, with the files of the other folders. Yields findings, as above."""
+    top = f"{group.prefix}{group.main}/"
+    names = dict[str, str]()
+    for path in filter(media_type_of, by_folder[top]):
+        name = strip_extension(path[len(top) :])
+        names[name] = f"{group.keys}{name}"
+        samples.add(names[name], extension_of_name(path), path, group.main)
+    partners = Partners(names)
+    for other in group.others:
+        have = _pair_role(group, other, by_folder[f"{group.prefix}{other}/"], samples, partners)
+        yield from _lacking_findings(other, [f"{top}{name}" for name in names if name not in have])
 
-    def describe(self) -> SourceDescription:
-        return SourceDescription(
-            tuple(self._field_uses()), tuple(self._findings()), self._config(), tuple(self._unused)
+
+def _pair_role(group: _Group, other: str, files: Sequence[str], samples: PairedSamples, partners: Partners) -> set[str]:
+    """Add the files of another folder to the samples. Returns the names of the media that have one."""
+    top = f"{group.prefix}{other}/"
+    paths = list(filter(extension_of_name, files))
+    names = [strip_extension(path[len(top) :]) for path in paths]
+    openings = find_openings(names)
+    found = [
+        (path, partner)
+        for path, name in zip(paths, names, strict=True)
+        if (partner := partners.find(name, openings[name.rpartition("/")[0]])) is not None
+    ]
+    additions = {partner.addition for _, partner in found}
+    role = _part_of_folder(group, other)
+    for path, (medium, addition) in found:
+        extension = extension_of_name(path)
+        word = (re.sub(r"\W", "_", addition) if len(additions) > 1 else "") or role
+        is_lone_text = media_type_of(path) is None and len(additions) == 1 and extension in TEXTS
+        name = f"{group.keys}{medium}"
+        part = extension if is_lone_text and extension not in samples.files[name] else f"{word}.{extension}"
+        samples.add(name, part, path, other)
+    return {partner.path for _, partner in found}
+
+
+def _lacking_findings(folder: str, paths: Sequence[str]) -> Iterator[Finding]:
+    """The finding about files, or media without their extension, that have no counterpart in a folder."""
+    if paths:
+        yield lacking_finding(
+            len(paths),
+            f"{pluralize(len(paths), 'file')} without a file of the same name in {path_for_message(folder)}/, such as "
+            f"{path_for_message(paths[0])}: the samples lack this part",
         )
 
-    def _field_uses(self) -> Iterator[FieldUse]:
-        for (folder, part), count in self._parts.items():
-            yield FieldUse(f"{folder}/*.{extension_of_name(f'x.{part}')}", part, pluralize(count, "file"))
-        by_split = Counter(sample.split for sample in self.samples)
-        for split in self.split_names:
-            yield FieldUse("folders", f"split {split}", pluralize(by_split[split], "sample"))
 
-    def _findings(self) -> Iterator[Finding]:
-        for (folder, example), count in self._lacking.items():
-            yield Finding(
-                code="WDS201",
-                severity="error",
-                message=f"{pluralize(count, 'file')} without a file of the same name in "
-                f"{path_for_message(folder)}/, such as "
-                f"{path_for_message(example)}: the samples lack this part",
-                count=count,
-            )
-        if self._repeats:
-            yield unused_finding(self._repeats, "its folder has another file of the same name for the sample")
-        reason = "outside the folders of parts, or without a file of the same name"
-        repeats = set(self._repeats)
-        others = [path for path in self._unused if path not in repeats]
-        yield from unused_files_findings(others, reason, self.files.hidden)
-
-    def _config(self) -> DatasetConfig | None:
-        config = role_config(part for _, part in self._parts)
-        if config is not None or len(set(filter(None, self._words.values()))) < 2:
-            return config
-        fields: dict[str, set[str]] = {}
-        for folder, part in self._parts:
-            fields.setdefault(self._words[folder] or name_of_word(folder), set()).add(part)
-        return fields_config(fields, self.samples)
+def _config(samples: PairedSamples, groups: Iterable[_Group]) -> DatasetConfig | None:
+    config = role_config(part for _, part in samples.parts)
+    words = {folder: word for group in groups for folder, word in group.words.items()}
+    if config is not None or len(set(filter(None, words.values()))) < 2:
+        return config
+    return samples.config_of_sides(lambda folder: words[folder] or name_of_word(folder))
 
 
 def _list_by_folder(paths: Iterable[str], groups: Iterable[_Group]) -> dict[str, list[str]]:
     """Folder of parts -> the paths of all files below it."""
-    found: dict[str, list[str]] = {f"{group.prefix}{name}/": [] for group in groups for name in group.words}
-    for path in paths if found else ():
+    found: dict[str, list[str]] = {
+        f"{group.prefix}{name}/": [] for group in groups for name in (group.main, *group.others)
+    }
+    for path in paths:
         at = path.find("/")
         while at >= 0 and path[: at + 1] not in found:
             at = path.find("/", at + 1)
         if at >= 0:
             found[path[: at + 1]].append(path)
     return found
-
-
-def _split_of(group: _Group, files: Mapping[str, str]) -> str:
-    segments = [*group.keys.split("/"), *next(iter(files.values())).split("/")[:-1]]
-    return next(filter(None, map(split_of_folder, segments)), "")
 
 
 def _part_of_folder(group: _Group, folder: str) -> str:
@@ -487,3 +428,11 @@ def _part_of_folder(group: _Group, folder: str) -> str:
     if name.kind == "mask" and (has_core or not core):
         return "mask"
     return role if has_core else re.sub(r"\W", "_", last)
+
+
+IMPORTER = PairedLayout(
+    "partfolders",
+    "a folder for each part, with files of matching names: images/7.jpg and masks/7.png",
+    _match,
+    _read,
+)

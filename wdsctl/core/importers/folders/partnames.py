@@ -16,18 +16,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from wdsctl.core.errors import Finding, InputError, WdsctlError
+from wdsctl.core.errors import Finding
 from wdsctl.core.importers.common.files import extension_of_name
 from wdsctl.core.importers.common.folder_files import (
-    ListedSamples,
-    PairedFiles,
-    PairedFolder,
-    fields_config,
+    FolderFiles,
     is_document,
     media_type_of,
-    normalize_split_names,
-    split_of_folder,
-    unused_files_findings,
+    split_of_path,
     walk_folders,
 )
 from wdsctl.core.importers.common.roles import (
@@ -39,12 +34,16 @@ from wdsctl.core.importers.common.roles import (
     split_infix,
     split_role,
 )
-from wdsctl.core.importers.common.source import SampleSource
-from wdsctl.core.importers.common.values import check_format_options
 from wdsctl.core.importers.folders.equal_stems import DATA_EXTENSIONS, split_file
-from wdsctl.core.importers.protocol import FieldUse, FormatMatch, Options, Source, SourceDescription
+from wdsctl.core.importers.folders.paired import (
+    PairedFolder,
+    PairedLayout,
+    PairedSamples,
+    lacking_finding,
+    no_samples_error,
+)
+from wdsctl.core.importers.protocol import FieldUse, FormatMatch
 from wdsctl.core.samples.naming import strip_extension
-from wdsctl.core.storage import source_files
 from wdsctl.core.text import join_with_and, path_for_message, pluralize
 
 _PROBED_FOLDERS = 32
@@ -60,61 +59,34 @@ _MAY_END = re.compile(r"[_-][A-Za-z][A-Za-z0-9]*\.")
 _NUMBERED = re.compile(r"(.+_)([0-9]{1,2})")  # the second mask of 7: 7_mask_1
 
 
-class PartNamesImporter:
-    """Keys are the paths of the media without the words and the extension. There are no options."""
-
-    name = "partnames"
-    about = "parts in one folder, named by a word: 7.jpg and 7_mask.png"
-
-    def recognise(self, path: str) -> FormatMatch | None:
-        """Cost: lists at most 32 folders, and looks at 200 names of each."""
-        if not source_files.is_folder(path):
-            return None
-        match = _match_role_words(path)
-        if match is not None and match.score > _FEW_PAIRS_SCORE:
-            return match
-        found = _find_endings(path)
-        if not found:
-            return match
-        shown = join_with_and([path_for_message(f"*_{word}") for word in sorted(found)])
-        return FormatMatch(_SCORE, f"nearly all names occur as {shown}")
-
-    def open(self, path: str, options: Options) -> Source:
-        check_format_options(self.name, options, ())
-        folder = _NamedParts(path)
-        if not folder.has_pairs:
-            raise InputError(
-                "no two files of a folder have names that differ in a word only, such as 7.jpg and 7_mask.png",
-                hint="check the path",
-                where=path_for_message(path),
-                code="WDS003",
-            )
-        samples = ListedSamples(folder.files, folder.samples, folder.make_sample)
-        return SampleSource(samples, folder.split_names, folder.describe)
-
-
-IMPORTER = PartNamesImporter()
+def _match(path: str) -> FormatMatch | None:
+    """Cost: lists at most 32 folders, and looks at 200 names of each."""
+    match = _match_role_words(path)
+    if match is not None and match.score > _FEW_PAIRS_SCORE:
+        return match
+    found = _find_endings(path)
+    if not found:
+        return match
+    shown = join_with_and([path_for_message(f"*_{word}") for word in sorted(found)])
+    return FormatMatch(_SCORE, f"nearly all names occur as {shown}")
 
 
 def _match_role_words(path: str) -> FormatMatch | None:
     pair: tuple[str, str] | None = None
-    try:
-        for prefix, names in islice(walk_folders(path), _PROBED_FOLDERS):
-            probe = _probe(names.files)
-            if not probe.media:
-                continue
-            if probe.pair is None:
-                # The images of a split for tests may have no masks.
-                if not any(map(split_of_folder, prefix.split("/"))):
-                    return None
-                continue
-            found = (f"{prefix}{probe.pair[0]}", f"{prefix}{probe.pair[1]}")
-            if probe.paired < PAIRED_SHARE * probe.media:
-                reason = f"only {probe.paired} of {pluralize(probe.media, 'medium', 'media')} are in pairs such as"
-                return FormatMatch(_FEW_PAIRS_SCORE, f"{reason} {_show_pair(found)}; --from partnames pairs them")
-            pair = pair or found
-    except (OSError, WdsctlError):
-        return None
+    for prefix, names in islice(walk_folders(path), _PROBED_FOLDERS):
+        probe = _probe(names.files)
+        if not probe.media:
+            continue
+        if probe.pair is None:
+            # The images of a split for tests may have no masks.
+            if not split_of_path(prefix):
+                return None
+            continue
+        found = (f"{prefix}{probe.pair[0]}", f"{prefix}{probe.pair[1]}")
+        if probe.paired < PAIRED_SHARE * probe.media:
+            reason = f"only {probe.paired} of {pluralize(probe.media, 'medium', 'media')} are in pairs such as"
+            return FormatMatch(_FEW_PAIRS_SCORE, f"{reason} {_show_pair(found)}; --from partnames pairs them")
+        pair = pair or found
     if pair is None:
         return None
     return FormatMatch(_SCORE, f"nearly all media are pairs such as {_show_pair(pair)}")
@@ -124,27 +96,24 @@ def _find_endings(root: str) -> frozenset[str]:
     """The words that end the names of files if nearly all names occur with all of them; empty if there are none."""
     by_core: dict[str, dict[str, bool]] = {}  # rest of the name -> word -> whether the file has data
     others, words = list[str](), frozenset[str]()
-    try:
-        for prefix, names in islice(walk_folders(root), _PROBED_FOLDERS):
-            files = names.files[:_PROBED_NAMES]
-            if not words and not any(map(_MAY_END.search, files)):  # most folders are none, and cost little
-                if any(name.rpartition(".")[2].lower() in {"gz", *DATA_EXTENSIONS} for name in files):
-                    return frozenset()
-                continue
-            has_others = False
-            for stem, extension in map(split_file, files):
-                core, word = _split_ending(f"{prefix}{stem}")
-                is_data = extension in DATA_EXTENSIONS
-                if word and extension:
-                    by_core.setdefault(core, {}).setdefault(word, is_data)
-                elif extension and not is_document(stem):
-                    others.append(f"{prefix}{stem}")
-                    has_others = has_others or is_data
-            words = frozenset(word for found in by_core.values() for word in found)
-            if len(words) > _MAX_ENDINGS or (has_others and not words):
+    for prefix, names in islice(walk_folders(root), _PROBED_FOLDERS):
+        files = names.files[:_PROBED_NAMES]
+        if not words and not any(map(_MAY_END.search, files)):  # most folders are none, and cost little
+            if any(name.rpartition(".")[2].lower() in {"gz", *DATA_EXTENSIONS} for name in files):
                 return frozenset()
-    except (OSError, WdsctlError):
-        return frozenset()
+            continue
+        has_others = False
+        for stem, extension in map(split_file, files):
+            core, word = _split_ending(f"{prefix}{stem}")
+            is_data = extension in DATA_EXTENSIONS
+            if word and extension:
+                by_core.setdefault(core, {}).setdefault(word, is_data)
+            elif extension and not is_document(stem):
+                others.append(f"{prefix}{stem}")
+                has_others = has_others or is_data
+        words = frozenset(word for found in by_core.values() for word in found)
+        if len(words) > _MAX_ENDINGS or (has_others and not words):
+            return frozenset()
     has_data = any(map(any, map(dict.values, by_core.values())))
     if not has_data or not 2 <= len(words) <= _MAX_ENDINGS or len(by_core) < 2:
         return frozenset()
@@ -244,112 +213,96 @@ class _Named(NamedTuple):
     role: RoleName
 
 
-class _NamedParts(PairedFolder):
-    def __init__(self, root: str) -> None:
-        super().__init__(root)
-        match = _match_role_words(root)
-        endings = frozenset[str]() if match and match.score > _FEW_PAIRS_SCORE else _find_endings(root)
-        self._fields: dict[str, set[str]] = {}  # word that ends names -> its parts
-        if endings:
-            self._add_endings(endings)
-        else:
-            self._add_role_words()
-        splits = normalize_split_names(sample.split for sample in self.samples)
-        self.samples = [sample._replace(split=splits[sample.split]) for sample in self.samples]
-        used = {path for sample in self.samples for path in sample.files.values()}
-        self._unused = [path for path in self.files.paths if path not in used]
-        self._parts = Counter(part for sample in self.samples for part in sample.files)
-        self.has_pairs = any("." in part for part in self._parts)
+def _read(root: str) -> PairedFolder:
+    files = FolderFiles(root)
+    match = _match_role_words(root)
+    endings = frozenset[str]() if match and match.score > _FEW_PAIRS_SCORE else _find_endings(root)
+    samples = _pair_endings(files.paths, endings) if endings else _pair_role_words(files.paths)
+    if not any("." in part for _, part in samples.parts):
+        raise no_samples_error(
+            root,
+            "no two files of a folder have names that differ in a word only, such as 7.jpg and 7_mask.png",
+            "check the path",
+        )
+    config = samples.config_of_sides() if endings else role_config(part for _, part in samples.parts)
+    return PairedFolder(
+        files,
+        samples,
+        _field_uses(samples),
+        [*_lacking_words(samples, endings), *_lacking_counterparts(samples)],
+        "its name is that of a part, but of no sample",
+        config,
+    )
 
-    def _add_endings(self, words: frozenset[str]) -> None:
-        """Add the samples whose parts are named by these words. A file without a word is a part of the same name."""
-        by_core: dict[str, dict[str, str]] = {}
-        plain: list[tuple[str, str, str]] = []
-        for path in self.files.paths:
-            stem, extension = split_file(path)
-            core, word = _split_ending(stem)
-            if word in words and extension:
-                part = f"{word}.{extension}"
-                by_core.setdefault(core, {}).setdefault(part, path)
-                self._fields.setdefault(word, set()).add(part)
-            elif extension:
-                plain.append((stem, extension, path))
-        for stem, extension, path in plain:
-            if stem in by_core:
-                by_core[stem].setdefault(extension, path)
-        self.samples = [PairedFiles(core, files, _split_of(core)) for core, files in by_core.items()]
 
-    def _add_role_words(self) -> None:
-        by_core: dict[str, list[_Named]] = {}
-        for path in self.files.paths:
-            if extension_of_name(path):
-                folder, slash, name = strip_extension(path).rpartition("/")
-                role = split_role(name)
-                by_core.setdefault(f"{folder}{slash}{role.core}", []).append(_Named(path, role))
-        _move_infixes(by_core)
-        _move_numbered(by_core)
-        # A single word for masks is not worth a name of its own.
-        words = {each.role.role for found in by_core.values() for each in found if each.role.kind == "mask"}
-        self._mask_words = words if len(words) == 1 else set[str]()
-        for core, found in by_core.items():
-            files = self._files_of_sample(found)
-            if files:
-                self.samples.append(PairedFiles(core, files, _split_of(core)))
+def _pair_endings(paths: Iterable[str], words: frozenset[str]) -> PairedSamples:
+    """The samples whose parts are named by these words. A file without a word is a part of the same name."""
+    samples = PairedSamples()
+    plain: list[tuple[str, str, str]] = []
+    for path in paths:
+        stem, extension = split_file(path)
+        core, word = _split_ending(stem)
+        if word in words and extension:
+            samples.add(core, f"{word}.{extension}", path, word)
+        elif extension:
+            plain.append((stem, extension, path))
+    for stem, extension, path in plain:
+        if stem in samples.files:
+            samples.add(stem, extension, path, "")
+    return samples
 
-    def _files_of_sample(self, named: Iterable[_Named]) -> dict[str, str]:
-        """Name of the part -> path; empty without a medium."""
-        media = [each for each in named if not _is_part(each.role)]
-        first = min((each.role.role for each in media if media_type_of(each.path)), default=None)
-        if first is None:
-            return {}
-        files: dict[str, str] = {}
-        for path, role in named:
+
+def _pair_role_words(paths: Iterable[str]) -> PairedSamples:
+    by_core: dict[str, list[_Named]] = {}
+    for path in paths:
+        if extension_of_name(path):
+            folder, slash, name = strip_extension(path).rpartition("/")
+            role = split_role(name)
+            by_core.setdefault(f"{folder}{slash}{role.core}", []).append(_Named(path, role))
+    _move_infixes(by_core)
+    _move_numbered(by_core)
+    # A single word for masks is not worth a name of its own.
+    words = {each.role.role for found in by_core.values() for each in found if each.role.kind == "mask"}
+    mask_words = words if len(words) == 1 else set[str]()
+    samples = PairedSamples()
+    for core, found in by_core.items():
+        media = (each.role.role for each in found if not _is_part(each.role) and media_type_of(each.path))
+        first = min(media, default=None)
+        for path, role in found if first is not None else ():
             extension = extension_of_name(path)
             word = "" if role.role in ("", first) else role.role
-            if word in self._mask_words and extension not in TEXTS:
+            if word in mask_words and extension not in TEXTS:
                 word = "mask"
-            files.setdefault(f"{word}.{extension}" if word else extension, path)
-        return files
+            samples.add(core, f"{word}.{extension}" if word else extension, path, word)
+    return samples
 
-    def describe(self) -> SourceDescription:
-        config = fields_config(self._fields, self.samples) if self._fields else role_config(self._parts)
-        return SourceDescription(tuple(self._field_uses()), tuple(self._findings()), config, tuple(self._unused))
 
-    def _field_uses(self) -> Iterator[FieldUse]:
-        shown = {part: path for sample in reversed(self.samples) for part, path in sample.files.items()}
-        for part, count in self._parts.items():
-            yield FieldUse(f"files such as {path_for_message(shown[part])}", part, pluralize(count, "file"))
-        by_split = Counter(sample.split for sample in self.samples)
-        for split in self.split_names:
-            yield FieldUse("folders", f"split {split}", pluralize(by_split[split], "sample"))
+def _field_uses(samples: PairedSamples) -> Iterator[FieldUse]:
+    shown = {part: path for files in reversed(samples.files.values()) for part, path in files.items()}
+    for part, count in Counter(part for files in samples.files.values() for part in files).items():
+        yield FieldUse(f"files such as {path_for_message(shown[part])}", part, pluralize(count, "file"))
 
-    def _findings(self) -> Iterator[Finding]:
-        for word, parts in sorted(self._fields.items()):
-            without = [sample for sample in self.samples if parts.isdisjoint(sample.files)]
-            if without:
-                yield Finding(
-                    code="WDS201",
-                    severity="error",
-                    message=f"{pluralize(len(without), 'sample')} without a file whose name ends in _{word}, such as "
-                    f"{path_for_message(without[0].name)}: the samples lack this part",
-                    count=len(without),
-                )
-        lacking = [sample for sample in self.samples if not any("." in part for part in sample.files)]
-        if lacking:
-            yield Finding(
-                code="WDS201",
-                severity="error",
-                message=f"{pluralize(len(lacking), 'file')} without a counterpart, such as "
-                f"{path_for_message(next(iter(lacking[0].files.values())))}: the samples lack this part",
-                count=len(lacking),
+
+def _lacking_words(samples: PairedSamples, words: Iterable[str]) -> Iterator[Finding]:
+    for word in sorted(words):
+        parts = {part for side, part in samples.parts if side == word}
+        without = [name for name, files in samples.files.items() if parts.isdisjoint(files)]
+        if without:
+            yield lacking_finding(
+                len(without),
+                f"{pluralize(len(without), 'sample')} without a file whose name ends in _{word}, such as "
+                f"{path_for_message(without[0])}: the samples lack this part",
             )
-        yield from unused_files_findings(
-            self._unused, "its name is that of a part, but of no sample", self.files.hidden
+
+
+def _lacking_counterparts(samples: PairedSamples) -> Iterator[Finding]:
+    lacking = [files for files in samples.files.values() if not any("." in part for part in files)]
+    if lacking:
+        yield lacking_finding(
+            len(lacking),
+            f"{pluralize(len(lacking), 'file')} without a counterpart, such as "
+            f"{path_for_message(next(iter(lacking[0].values())))}: the samples lack this part",
         )
-
-
-def _split_of(core: str) -> str:
-    return next(filter(None, map(split_of_folder, core.split("/")[:-1])), "")
 
 
 def _move_infixes(by_core: dict[str, list[_Named]]) -> None:
@@ -377,3 +330,6 @@ def _move_numbered(by_core: dict[str, list[_Named]]) -> None:
         if numbered and role and _is_part(role) and f"{folder}{slash}{role.core}" in by_core:
             moved = RoleName(role.core, f"{role.role}_{numbered[2]}")
             by_core[f"{folder}{slash}{role.core}"] += [_Named(path, moved) for path, _ in by_core.pop(core)]
+
+
+IMPORTER = PairedLayout("partnames", "parts in one folder, named by a word: 7.jpg and 7_mask.png", _match, _read)
