@@ -88,7 +88,7 @@ def test_trace_opens_no_dataset_outside_its_folder(tmp_path: Path, indexed: str)
 def test_trace_connects_to_no_url_and_opens_no_other_folder(
     tmp_path: Path, root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wdsctl.core.trace.datasets.locate", pytest.fail)
+    monkeypatch.setattr("wdsctl.core.trace.datasets.open_dataset", pytest.fail)
     folder = trace_of(tmp_path / "traces", a_source(root=root))
 
     [finding] = query_trace(folder, TraceOptions(step=0)).findings

@@ -21,7 +21,7 @@ PATH_OPENERS = {"open", "os.open", "io.open", "io.FileIO", "codecs.open", "os.fd
 #: Functions that return a descriptor of the door.
 DESCRIPTORS = {"open_beneath", "open_in", "create_in", "open_without_links"}
 #: Calls whose results native readers may have: buffers, and files of the door.
-BUFFERS = {"io.BytesIO", "open_random_access", "arrow.open_random_access", "BytesIO"}
+BUFFERS = {"io.BytesIO", "open_random_access", "arrow.open_random_access", "BytesIO", "image_file"}
 NATIVE_READERS = {
     *("Image.open", "PIL.Image.open", "av.open", "av.container.open", "torch.load", "sqlite3.connect"),
     *("zipfile.ZipFile", "zipfile.is_zipfile", "tarfile.open", "tarfile.TarFile", "tarfile.is_tarfile"),
@@ -31,6 +31,7 @@ NATIVE_READERS = {
 }
 #: Names of pyarrow's functions, which are reached by several names of the module.
 ARROW_READERS = {"memory_map", "OSFile", "ParquetFile", "ParquetDataset", "read_table", "input_stream", "read_metadata"}
+NAMED = {"open_named", "open_named_handle"}  # for files that the user or the program names
 METHODS = {"read_text", "read_bytes"}  # of pathlib
 
 #: Reason -> calls in a module, or modules.
@@ -52,7 +53,7 @@ EXCEPTIONS = {
         "core/import_guard.py: open_named(origin)",  # a module of the user's, by `sys.path`
         "core/energon/split_yaml.py: open_named(path)",
         "core/split/store.py: open_named(file)",
-        "core/writer/values.py: open_named(where)",  # a Path object, which no data is
+        "core/writer/values.py: open_named_handle(where)",  # a Path object, which no data is
         "loader/decoding/av/media_source.py: open_named(self.path)",
         "loader/energon/epathlib.py",
         "loader/energon/flavors/prepare_dataset.py: open_named(root)",
@@ -115,7 +116,7 @@ EXCEPTIONS = {
 #: What a module has that the rule may find: the names, and `open` as a call or a value. To parse every module takes
 #: seconds.
 _WORDS = re.compile(
-    rf"(?<![\w.])(?:{'|'.join(map(re.escape, sorted((PATH_OPENERS | NATIVE_READERS) - {'open'})))}|open_named)\b"
+    rf"(?<![\w.])(?:{'|'.join(map(re.escape, sorted((PATH_OPENERS | NATIVE_READERS | NAMED) - {'open'})))})\b"
     rf"|\b(?:{'|'.join(sorted(ARROW_READERS | METHODS))})\b"
     r"|(?<![\w.])open\s*(?:[(),:\]}]|\b(?:or|and|if|else)\b|$)",
     re.MULTILINE,
@@ -198,7 +199,7 @@ def _openings(module: str) -> list[str]:
         elif name in NATIVE_READERS or last in ARROW_READERS:
             is_allowed = call is not None and _gets_buffer(call)
         else:
-            is_allowed = not (call is not None and (name == "open_named" or last in METHODS))
+            is_allowed = not (call is not None and (name in NAMED or last in METHODS))
         if not is_allowed:
             first = ast.unparse(call.args[0]) if call is not None and call.args else ""
             found.append(f"{module}: {name or last}" if call is None else f"{module}: {name or last}({first})")

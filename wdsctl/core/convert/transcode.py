@@ -29,7 +29,7 @@ from wdsctl.core.convert.parts import (
     replace_extension,
 )
 from wdsctl.core.errors import SampleFailed
-from wdsctl.core.media.byte_range import ImageBytes
+from wdsctl.core.media.byte_range import image_file
 from wdsctl.core.media.corrections import (
     check_range,
     correct_reading,
@@ -103,7 +103,7 @@ def transcode_image(name: str, data: bytes, options: ImageTranscodeOptions) -> t
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # damaged EXIF is dropped, large images fail below
-        image: Image.Image = Image.open(ImageBytes(data), formats=pillow_formats())
+        image: Image.Image = Image.open(image_file(data), formats=pillow_formats())
         if image.width * image.height > MAX_IMAGE_PIXELS:
             raise ValueError(f"the image has {image.width} x {image.height} pixels; {MAX_IMAGE_PIXELS:,} are allowed")
         correct_reading(image)
@@ -123,7 +123,7 @@ def picture_form(data: bytes) -> PictureForm:
     """Size and orientation of an image that `transcode_image` has read or written, from its header."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        image = Image.open(ImageBytes(data), formats=pillow_formats())
+        image = Image.open(image_file(data), formats=pillow_formats())
         return PictureForm(*stored_size(image), exif_orientation(image))
 
 
@@ -132,7 +132,7 @@ def image_mode(data: bytes) -> str:
     """Pillow's mode of an image, from its header: L, P, I;16 and F have one value per pixel."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return Image.open(ImageBytes(data), formats=pillow_formats()).mode
+        return Image.open(image_file(data), formats=pillow_formats()).mode
 
 
 def changed_picture_sizes(data: bytes, options: ImageTranscodeOptions) -> set[tuple[int, int]]:
@@ -148,7 +148,7 @@ def changed_picture_sizes(data: bytes, options: ImageTranscodeOptions) -> set[tu
 
 @retry_without_side_chunks
 def _is_turned_or_resized(data: bytes, options: ImageTranscodeOptions) -> bool:
-    image = Image.open(ImageBytes(data), formats=pillow_formats())
+    image = Image.open(image_file(data), formats=pillow_formats())
     is_resized = 0 < options.max_side < max(image.size)
     is_written = is_resized or bool(options.format_name)
     # Pillow always turns TIFF.
@@ -164,7 +164,7 @@ def transcode_mask(data: bytes, change: PictureChange) -> bytes:
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        mask = Image.open(ImageBytes(data), formats=pillow_formats())
+        mask = Image.open(image_file(data), formats=pillow_formats())
         if mask.width * mask.height > MAX_IMAGE_PIXELS:
             raise ValueError(f"it has {mask.width} x {mask.height} pixels; {MAX_IMAGE_PIXELS:,} are allowed")
         load_completely(mask, data)

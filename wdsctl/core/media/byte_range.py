@@ -34,11 +34,14 @@ class TooManyBlocks(ValueError):  # noqa: N818 - the noun is the error
         super().__init__("it has too many blocks for its size")
 
 
-class ImageBytes(io.BytesIO):
-    """The bytes of an image, for Pillow. `read` raises TooManyBlocks where the blocks would take seconds, and hundreds
-    of bytes of memory each.
+def image_file(data: Buffer) -> io.BytesIO:
+    """Return the bytes of an image as a file for Pillow. `read` raises TooManyBlocks where the blocks would take
+    seconds, and hundreds of bytes of memory each. Fewer bytes than the free reads cannot have so many blocks.
     """
+    return io.BytesIO(data) if memoryview(data).nbytes <= _FREE_READS else _CountedBytes(data)
 
+
+class _CountedBytes(io.BytesIO):
     def __init__(self, data: Buffer) -> None:
         super().__init__(data)
         self._reads_left = _max_reads(self.getbuffer().nbytes)
@@ -85,7 +88,7 @@ class ByteRangeFile(RandomAccessFile):
         self._reads_left = math.inf
 
     def limit_reads(self) -> None:
-        """Let reads raise TooManyBlocks as those of `ImageBytes` do. For readers that pass exceptions on."""
+        """Let reads raise TooManyBlocks as those of `image_file` do. For readers that pass exceptions on."""
         self._reads_left = _max_reads(self.size)
 
     @classmethod

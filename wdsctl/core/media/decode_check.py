@@ -19,7 +19,7 @@ from av.stream import Stream
 from av.video.stream import VideoStream
 from PIL import Image, UnidentifiedImageError
 
-from wdsctl.core.media.byte_range import ByteRangeFile, ImageBytes
+from wdsctl.core.media.byte_range import ByteRangeFile, image_file
 from wdsctl.core.media.corrections import correct_reading, load_completely
 from wdsctl.core.media.image import BAD_HEADER_ERRORS, pillow_formats
 from wdsctl.core.media.kinds import MAX_IMAGE_PIXELS
@@ -80,7 +80,7 @@ def check_decoded_image(data: bytes) -> DecodeVerdict:
 def _check_image_decodes(data: bytes, max_pixels: int) -> DecodeVerdict:
     # `Image.open` refuses images above Pillow's own limit; the verdict is worded alike.
     try:
-        image = Image.open(ImageBytes(data), formats=pillow_formats())
+        image = Image.open(image_file(data), formats=pillow_formats())
     except Image.DecompressionBombError:
         return DecodeVerdict("too large", f"the image has more than {max_pixels:,} pixels")
     correct_reading(image)

@@ -18,7 +18,7 @@ from PIL import ExifTags, Image
 from PIL import __version__ as pillow_version
 from PIL.ImageFile import ImageFile
 
-from wdsctl.core.media.byte_range import ByteRangeFile, ImageBytes, TooManyBlocks
+from wdsctl.core.media.byte_range import ByteRangeFile, TooManyBlocks, image_file
 from wdsctl.core.media.facts import ImageFacts, Unreadable
 from wdsctl.core.media.kinds import MEDIA_FORMATS, PILLOW_FORMATS
 from wdsctl.core.media.png import is_side_chunk_error, without_side_chunks
@@ -194,7 +194,7 @@ def _rewind(source: ByteRangeFile) -> IO[bytes]:
     Pillow reads headers in dozens of small reads.
     """
     if len(source.head) >= source.size:
-        return ImageBytes(source.head)
+        return image_file(source.head)
     source.seek(0)
     return cast(IO[bytes], source)
 

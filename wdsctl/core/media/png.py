@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import IO, Concatenate, ParamSpec, TypeVar
 
-from wdsctl.core.media.byte_range import ImageBytes
+from wdsctl.core.media.byte_range import image_file
 from wdsctl.core.media.sniff import PNG_SIGNATURE
 
 _Params = ParamSpec("_Params")
@@ -45,7 +45,7 @@ def retry_without_side_chunks(
         except ValueError as error:
             if not is_side_chunk_error(error) or not data.startswith(PNG_SIGNATURE):
                 raise
-        return read(without_side_chunks(ImageBytes(data)), *args, **kwargs)
+        return read(without_side_chunks(image_file(data)), *args, **kwargs)
 
     return read_again
 

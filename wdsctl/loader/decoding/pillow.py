@@ -16,7 +16,7 @@ import numpy as np
 from PIL import Image, TiffImagePlugin, UnidentifiedImageError
 
 from wdsctl.core.errors import SampleFailed
-from wdsctl.core.media.byte_range import ImageBytes
+from wdsctl.core.media.byte_range import image_file
 from wdsctl.core.media.corrections import check_range, correct_reading, full_range_gray, load_completely
 from wdsctl.core.media.deep_tiff import read_deep_tiff
 from wdsctl.core.media.image import SIXTEEN_BITS_IN_I, TRANSPOSE_OF_ORIENTATION, exif_orientation, pillow_formats
@@ -45,7 +45,7 @@ def jpeg_orientation(data: bytes) -> int:
     """EXIF orientation, 1 to 8. Cost: 2 us, or 60 us with EXIF. Raises what Pillow does for a bad header."""
     if not any(mark in data for mark in _ORIENTATION_MARKERS):
         return 1
-    return exif_orientation(Image.open(ImageBytes(data), formats=("JPEG",)))
+    return exif_orientation(Image.open(image_file(data), formats=("JPEG",)))
 
 
 def orient_image(image: Image.Image) -> Image.Image:
@@ -243,11 +243,11 @@ def _identify_format(data: bytes) -> ImageFile:
 
 def _open_format(data: bytes) -> ImageFile:
     try:
-        return Image.open(ImageBytes(data), formats=COMMON_FORMATS)
+        return Image.open(image_file(data), formats=COMMON_FORMATS)
     except UnidentifiedImageError:
         rare = [name for name in pillow_formats() if name not in COMMON_FORMATS]
     try:
-        return Image.open(ImageBytes(data), formats=rare)
+        return Image.open(image_file(data), formats=rare)
     except UnidentifiedImageError:
         form = sniff(data[:64], len(data), name="jxl").format  # bare JPEG XL, too: the part should be an image
         if not has_reader(form):
