@@ -102,10 +102,10 @@ def test_only_first_batches_of_lanes_wait_for_store(local: str) -> None:
     assert counts.requests > 30
 
 
-def test_first_batch_takes_two_round_trips(local: str) -> None:
+def test_first_batch_takes_three_round_trips(local: str) -> None:
     stream = iter(a_training(URL))
 
-    assert round_trips(lambda: next(stream)) == 2, "facts of its shards, and its window"
+    assert round_trips(lambda: next(stream)) == 3, "whether the catalog is current, facts of its shards, its window"
 
 
 def test_first_windows_of_all_lanes_are_fetched_in_parallel(local: str) -> None:

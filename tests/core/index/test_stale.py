@@ -130,15 +130,17 @@ def test_check_freshness_of_remote_dataset_requests_sizes_without_listing(tmp_pa
 @pytest.mark.usefixtures("faulty_store")
 def test_check_freshness_does_not_call_unreadable_shard_changed(tmp_path: Path) -> None:
     upload_shards(some_shards(tmp_path, 2), URL)
-    FaultyFileSystem.fault.append(refuse)
+    FaultyFileSystem.fault.append(refuse_shards)
     index(URL)
 
     assert {found.message for found in check(URL, 2)[1]} == {"could not be read in the last run of index"}
     assert [shard.status for shard in inspect(URL).shard_list] == ["unreadable", "unreadable"]
 
 
-def refuse(*_: object) -> bytes:
-    raise PermissionError("denied")
+def refuse_shards(path: str, start: int, end: int, data: bytes) -> bytes:
+    if path.endswith(".tar"):
+        raise PermissionError("denied")
+    return data
 
 
 def reset_times(root: str) -> None:

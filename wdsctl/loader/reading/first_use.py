@@ -43,13 +43,16 @@ def read_or_index(
 
 def check_dataset_exists(path: str, catalog: str | None) -> None:
     """Raise what opening a dataset would raise if it does not exist, or has no catalog and cannot be indexed on first
-    use. Costs a few file system calls; of a URL, only its published catalog is requested."""
+    use. Costs a few file system calls. Does nothing for a URL, which is requested when the loader opens it."""
     from wdsctl.core.energon.meta import energon_meta
 
     polylithic = find_polylithic_folder(path)
-    dataset = open_dataset(path if polylithic is None else polylithic.primary, catalog, takes_view=True)
+    path = path if polylithic is None else polylithic.primary
+    if is_url(path):
+        return
+    dataset = open_dataset(path, catalog, takes_view=True)
     location = dataset.location
-    if dataset.has_catalog() or is_url(location.root):
+    if dataset.has_catalog():
         return
     with energon_meta(location.root, location.single_file) as meta:
         if meta.is_prepared():
