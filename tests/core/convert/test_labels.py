@@ -284,9 +284,23 @@ def test_report_lists_numbers_left_unchanged_next_to_changed_pictures(tmp_path: 
     again = convert_to(tmp_path / "b", source, image=shrunk)
     same = convert_to(tmp_path / "c", source, image=parse_image("", 320))
 
-    assert [note for note in done.notes if note.endswith("on pictures: json: lens.k, json: views, txt")]
+    assert [note.partition("pixels: ")[2] for note in done.notes] == ["json: image_size, lens.k, score, views; txt"]
     assert planned.notes == again.notes == done.notes
     assert not same.notes
+
+
+def test_report_lists_number_of_last_sample_alone(tmp_path: Path) -> None:
+    def labels(i: int) -> Any:
+        number = {"column": 7} if i == 79 else {}
+        return {"caption": "two dogs, 3 cats, 1990", "faces": [{"name": "a dog", **number}]}
+
+    source, shrunk = a_source_of_many(tmp_path / "a", 0, labels), parse_image("", 160)
+
+    alone = convert_to(tmp_path / "b", source, image=shrunk, shard_samples=10)
+    together = convert_to(tmp_path / "c", source, image=shrunk, workers=2)
+
+    assert alone.notes == together.notes
+    assert [note.rpartition(": json: ")[2] for note in alone.notes] == ["faces[*].column"]
 
 
 def test_masks_keep_their_ids(tmp_path: Path) -> None:

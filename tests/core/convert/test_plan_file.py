@@ -14,7 +14,7 @@ RESULT = UnitResult(3, 5, 700, "{}", (1, 2), (9,), "[]")
 
 
 def test_unit_results_are_read_only_by_same_conversion(tmp_path: Path) -> None:
-    path = str(tmp_path / "done.sqlite")
+    path = str(tmp_path / "units.sqlite")
     with UnitResultFile(path, "one") as results:
         results.add(RESULT)
     with UnitResultFile(path, "one") as results:
@@ -24,12 +24,12 @@ def test_unit_results_are_read_only_by_same_conversion(tmp_path: Path) -> None:
 
 
 def test_unwritable_plan_files_are_reported(tmp_path: Path) -> None:
-    (tmp_path / "done.sqlite").mkdir()
+    (tmp_path / "units.sqlite").mkdir()
     with pytest.raises(InputError, match="not a regular file"):
-        UnitResultFile(str(tmp_path / "done.sqlite"), "one")
+        UnitResultFile(str(tmp_path / "units.sqlite"), "one")
     with pytest.raises(StorageError, match="disk is full"):
         _write_to_full_disk(str(tmp_path / "plan.sqlite"))
-    assert [path.name for path in tmp_path.iterdir()] == ["done.sqlite"]
+    assert [path.name for path in tmp_path.iterdir()] == ["units.sqlite"]
 
 
 def _write_to_full_disk(path: str) -> None:
@@ -74,7 +74,7 @@ def test_plan_with_foreign_tables_or_triggers_is_refused(tmp_path: Path, sql: st
 
 
 def test_unit_results_with_foreign_triggers_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "done.sqlite"
+    path = tmp_path / "units.sqlite"
     with UnitResultFile(str(path), "one") as results:
         results.add(RESULT)
     statements("CREATE TRIGGER t AFTER INSERT ON done BEGIN DELETE FROM plan; END")(path)

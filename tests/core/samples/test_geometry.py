@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from wdsctl.core.media.image import TRANSPOSE_OF_ORIENTATION
-from wdsctl.core.samples.geometry import BoxFormatUnknown, follow_json, has_text_geometry
+from wdsctl.core.samples.geometry import BoxFormatUnknown, KeptNumbers, follow_json, has_text_geometry
 from wdsctl.core.samples.picture_change import CannotFollow, PictureChange, PictureForm, change_mask, find_change
 
 HALF = PictureChange((40, 20), 1, (20, 10))
@@ -152,7 +152,7 @@ def test_numbers_that_stay_are_passed_on() -> None:
         "xs": [4, 5], "ys": [6, 7], "rectangle_x": 4, "rectangle_y": 8, "tip_x": 1, "tip_y": 2, "tip_z": 3,
     }  # fmt: skip
 
-    follow_json(value, HALF, kept=lambda key, numbers: seen.append((key, numbers)))
+    follow_json(value, HALF, kept=KeptNumbers(lambda key, numbers: seen.append((key, numbers)), set()))
 
     assert seen == [
         ("Roi.X1 and Roi.Y1", [5, 6]), ("u and v", [7, 8]), ("xs and ys", [4, 6]), ("xs and ys", [5, 7]),

@@ -21,6 +21,7 @@ import numpy as np
 from wdsctl.core.convert.parts import Pairs, PartRules, is_selected_part, renamed_part_name
 from wdsctl.core.convert.plan_file import PlannedSample
 from wdsctl.core.convert.request import ConvertRequest, SeenKey, SourceSpec
+from wdsctl.core.convert.unchanged import UnchangedNumbers
 from wdsctl.core.errors import DatasetError, UsageError
 from wdsctl.core.importers.common.values import encode_json
 from wdsctl.core.importers.protocol import FilePart, Part
@@ -31,6 +32,7 @@ from wdsctl.core.samples.drawn_numbers import (
     SampleCounts,
     find_drawn_row,
     find_drawn_samples,
+    holds_numbers,
     rows_of_text,
 )
 from wdsctl.core.samples.field_map import parse_field_map
@@ -70,6 +72,7 @@ _BOX_COLUMN = rb"(?:x_?min|x[01]|xtl|bbox|left|p?x[\s,]+p?y(?![\s,]+p?z))"
 _BOX_COLUMNS = re.compile(rb"(?:\s*\w+\s*[,\t])*\s*%b(?:\s*[,\t]\s*\w+)*\s*" % _BOX_COLUMN, re.IGNORECASE)
 _GEOMETRY_FILES = (".geojson", ".hocr", ".pts")
 _NPY_SHAPE = re.compile(rb"'shape': \((\d{1,9}(?:, ?\d{1,9})+)\)")
+_NPY_NO_NUMBERS = re.compile(rb"'descr': '[<>|=]?[bSUMm]")
 _NPY_HEADER_BYTES = 256
 _SMALL_ARRAY_BYTES = 1 << 16  # arrays up to this size may hold points or boxes
 _MAX_NUMBERS = 10_000  # of a key that are judged together
@@ -83,13 +86,13 @@ _XML_GEOMETRY = re.compile(rb"<(?:bndbox|xmin|polygon|points|box|bbox|Coords)\b|
 class SeenNumbers:
     """Numbers of some samples that no name calls geometry. `judged`: counts of samples in which they are no labels.
 
-    Its `names` are those of all keys with such numbers, such as `json: views`, and of parts that have nothing else.
+    `unchanged`: the paths of all such numbers.
     """
 
     def __init__(self, judged: Iterable[tuple[SeenKey, SampleCounts]] = ()) -> None:
         self.rows: defaultdict[SeenKey, list[NumberRow]] = defaultdict(list)
         self.numbers: Counter[SeenKey] = Counter()
-        self.names: set[str] = set()
+        self.unchanged = UnchangedNumbers()
         self.judged = dict(judged)
 
 
@@ -146,6 +149,7 @@ def follow_pictures(
         try:
             kept = None if seen is None else _note_numbers(seen, part.name, lambda: size, sample)
             followed.append(part if part.name in forms else _follow_part(part, change, rules, kept))
+            _note_paths(seen, part.name, kept, lambda: size)
         except CannotFollow as why:
             is_unknown = None in changes
             reason = "the pictures of the sample change differently" if len(changes) > 1 else str(why)
@@ -165,13 +169,25 @@ def _note_numbers(
         rows, is_all = rows_of_text(value) if isinstance(value, str) else ([tuple(value)], True)
         size = find_size() if rows else (0, 0)
         if size is not None:
-            if rows:
-                seen.names.add(part if key == part else f"{part}: {key}")
             place = (sample.source_index, sample.sample_index)
             seen.rows[part, key, not is_all].extend(NumberRow(row, size, sample.key, place) for row in rows or [()])
             seen.numbers[part, key, not is_all] += sum(map(len, rows)) + 1
 
-    return note
+    return KeptNumbers(note, set())
+
+
+def _note_paths(
+    seen: SeenNumbers | None,
+    part: str,
+    kept: KeptNumbers | None,
+    find_size: Callable[[], tuple[int, int] | None],
+) -> None:
+    """`find_size`: as for `_note_numbers`; called for numbers under new paths only."""
+    if seen is None or kept is None or not kept.paths:
+        return
+    new = {(part, *path) for path in kept.paths} - seen.unchanged.paths
+    if new and find_size() is not None:
+        seen.unchanged.add(new)
 
 
 def check_seen_numbers(request: ConvertRequest, seen: SeenNumbers, *, least_samples: int = 0) -> None:
@@ -223,10 +239,12 @@ def check_labels_apart(
     """
     rules = _label_rules(request, spec.field_map)
     reason = "its pictures are in the media dataset, where samples may share them"
+
+    def find_size() -> tuple[int, int] | None:
+        return min(changed_sizes(), default=None)
+
     for part in parts:
-        kept = (
-            None if seen is None else _note_numbers(seen, part.name, lambda: min(changed_sizes(), default=None), sample)
-        )
+        kept = None if seen is None else _note_numbers(seen, part.name, find_size, sample)
         try:
             _follow_part(part, None, rules, kept)
         except CannotFollow as why:
@@ -235,6 +253,7 @@ def check_labels_apart(
             return
         if part_kind(part.name) in ("image", "npy", "npz") and _has_value_per_pixel(part, changed_sizes()):
             raise _cannot_follow_error(request, part.name, _IS_MAP)
+        _note_paths(seen, part.name, kept, find_size)
 
 
 def check_masks_not_selected(request: ConvertRequest, specs: Sequence[SourceSpec]) -> None:
@@ -290,13 +309,19 @@ def _follow_part(
         _check_no_geometry_in_lines(part, rules.keys, kept)
     elif extension in ("yaml", "yml"):
         _check_no_geometry_in_yaml(part, rules.keys, kept)
-    elif kind in ("text", "torch", "other") and extension not in MEDIA_EXTENSIONS:
-        if kind != "text" and _is_binary(part.data):
+    elif kind in ("text", "integer", "torch", "other") and extension not in MEDIA_EXTENSIONS:
+        if kind not in ("text", "integer") and _is_binary(part.data):
             raise CannotFollow("wdsctl cannot read it, so it may have a map, points or boxes")
         _check_no_geometry_in_text(part, is_turned=change is None or change.turn != 1)
         if kept is not None:
-            kept(part.name, part.data.decode("utf-8", "replace"))
+            kept.pass_on(part.name, part.data.decode("utf-8", "replace"))
+            _note_text(part, kept)
     return part
+
+
+def _note_text(part: AnyPart, kept: KeptNumbers | None) -> None:
+    if kept is not None and holds_numbers(part.data.decode("utf-8", "replace")):
+        kept.paths.add(())
 
 
 def _is_binary(data: bytes) -> bool:
@@ -349,18 +374,19 @@ def _has_value_per_pixel(part: AnyPart, sizes: Collection[tuple[int, int]]) -> b
 
 
 def _array_shapes(data: bytes) -> list[tuple[str, tuple[int, ...]]]:
-    """(name, shape) of the arrays of a file of NumPy; the name is empty for npy. Reads headers only."""
+    """(name, shape) of the arrays of a file of NumPy; the name is empty for npy."""
+    found = [(name, _NPY_SHAPE.search(header)) for name, header in _array_headers(data)]
+    return [(name, tuple(map(int, shape[1].split(b","))) if shape else ()) for name, shape in found]
+
+
+def _array_headers(data: bytes) -> list[tuple[str, bytes]]:
+    """(name, first bytes) of the arrays of a file of NumPy; the name is empty for npy."""
     if data[:2] != b"PK":
-        return [("", _npy_shape(data[:_NPY_HEADER_BYTES]))]
+        return [("", data[:_NPY_HEADER_BYTES])]
     with suppress(*HELD_ZIP_ERRORS), zipfile.ZipFile(io.BytesIO(data)) as archive:
         names = [name for name in archive.namelist()[:_MAX_ARRAYS] if name.endswith(".npy")]
-        return [(name.removesuffix(".npy"), _npy_shape(archive.open(name).read(_NPY_HEADER_BYTES))) for name in names]
+        return [(name.removesuffix(".npy"), archive.open(name).read(_NPY_HEADER_BYTES)) for name in names]
     return []
-
-
-def _npy_shape(header: bytes) -> tuple[int, ...]:
-    found = _NPY_SHAPE.search(header)
-    return tuple(map(int, found[1].split(b","))) if found else ()
 
 
 def _check_no_geometry_in_arrays(part: AnyPart, keys: Mapping[str, GeometryKind], kept: KeptNumbers | None) -> None:
@@ -370,10 +396,18 @@ def _check_no_geometry_in_arrays(part: AnyPart, keys: Mapping[str, GeometryKind]
         is_in_space = shape[-1:] == (3,) and not re.search(r"key|kpt|landmark", named.lower())
         if named in keys or (is_geometry_name(named) and not is_in_space):
             raise CannotFollow("it has an array of boxes or points, and only those in JSON can")
-    for name, array in _small_arrays(part.data) if kept is not None else ():
+    if kept is None:
+        return
+    for name, array in _small_arrays(part.data):
         is_color = array.dtype == np.uint8 and array.shape[-1:] in ((3,), (4,))
         if not is_color and not is_geometry_name(name or part.name):
-            follow_json(array.tolist(), None, name=name or part.name, kept=kept)
+            follow_json(array.tolist(), None, name=name or part.name, kept=kept._replace(paths=set()))
+    kept.paths.update((name,) if name else () for name, header in _array_headers(part.data) if _has_numbers(header))
+
+
+def _has_numbers(header: bytes) -> bool:
+    """Whether an array is of other values than bool, texts and dates. Objects may hold numbers."""
+    return header.startswith(b"\x93NUMPY") and not _NPY_NO_NUMBERS.search(header)
 
 
 def _small_arrays(data: bytes) -> Iterator[tuple[str, Any]]:
@@ -399,21 +433,25 @@ def _array_files(data: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def _check_no_geometry_in_yaml(part: AnyPart, keys: Mapping[str, GeometryKind], kept: KeptNumbers | None) -> None:
-    with suppress(DatasetError, UnicodeDecodeError):  # nothing reads it
+    try:
         value = parse_yaml(part.data.decode(), part.name).data
-        try:
-            value = read_json(json.dumps(value, default=str, skipkeys=True))
-            follow_json(value, None, keys, name=part.name, kept=kept)
-        except CannotFollow as why:
-            raise CannotFollow("it has boxes or points, and only those in JSON can") from why
+    except (DatasetError, UnicodeDecodeError):  # nothing reads it
+        _note_text(part, kept)
+        return
+    try:
+        value = read_json(json.dumps(value, default=str, skipkeys=True))
+        follow_json(value, None, keys, name=part.name, kept=kept)
+    except CannotFollow as why:
+        raise CannotFollow("it has boxes or points, and only those in JSON can") from why
 
 
 def _check_no_geometry_in_lines(part: AnyPart, keys: Mapping[str, GeometryKind], kept: KeptNumbers | None) -> None:
     for line in part.data.splitlines():
         try:
             value = read_json(line)
-        except ValueError:
-            continue  # nothing reads it
+        except ValueError:  # nothing reads it
+            _note_text(Part(part.name, line), kept)
+            continue
         follow_json(value, None, keys, name=part.name, kept=kept)
 
 
@@ -423,8 +461,9 @@ def _follow_json_part(
     data = part.data
     try:
         value = read_json(data)
-    except ValueError:
-        return part  # nothing reads it
+    except ValueError:  # nothing reads it
+        _note_text(part, kept)
+        return part
     followed = follow_json(value, change, rules.keys, name=part.name, box_format=rules.box_format, kept=kept)
     return part if followed is value else Part(part.name, encode_json(followed))
 

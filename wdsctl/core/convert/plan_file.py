@@ -308,8 +308,9 @@ class UnitResult(NamedTuple):
     """The result of a written unit.
 
     `left_out`, `as_is`: positions of samples that failed, and are left out or kept unchanged. `failures`: JSON with the
-    first failure of each kind and its count. `facts`: JSON for `Exporter.finish`. `left_out_samples`: those of
-    `left_out`; empty if the result is read from a file, which lists those of all units.
+    first failure of each kind and its count. `facts`: JSON for `Exporter.finish`. `unchanged`: JSON with the paths of
+    numbers that stay while pictures change. `left_out_samples`: those of `left_out`; empty if the result is read from a
+    file, which lists those of all units.
     """
 
     unit: int
@@ -319,6 +320,7 @@ class UnitResult(NamedTuple):
     left_out: tuple[int, ...]
     as_is: tuple[int, ...]
     failures: str
+    unchanged: str = "[]"
     left_out_samples: tuple[LeftOutSample, ...] = ()
 
 
@@ -326,14 +328,14 @@ _RESULT_TABLES = (
     "CREATE TABLE IF NOT EXISTS plan(fingerprint TEXT PRIMARY KEY)",
     (
         "CREATE TABLE IF NOT EXISTS done(unit INTEGER PRIMARY KEY, samples INTEGER, size INTEGER, facts TEXT, "
-        "left_out TEXT, as_is TEXT, failures TEXT)"
+        "left_out TEXT, as_is TEXT, failures TEXT, unchanged TEXT)"
     ),
     (
         "CREATE TABLE IF NOT EXISTS left_out(unit INTEGER, pos INTEGER, key TEXT, code TEXT, message TEXT, "
         "PRIMARY KEY(unit, pos)) WITHOUT ROWID"
     ),
 )
-_RESULT_COLUMN_KINDS: tuple[ValueType, ...] = ("count", "count", "count", "text", "text", "text", "text")
+_RESULT_COLUMN_KINDS: tuple[ValueType, ...] = ("count", "count", "count", "text", "text", "text", "text", "text")
 
 
 class UnitResultFile:
@@ -364,11 +366,12 @@ class UnitResultFile:
         self._connection.close()
 
     def add(self, result: UnitResult) -> None:
-        row = (*result[:4], " ".join(map(str, result.left_out)), " ".join(map(str, result.as_is)), result.failures)
+        positions = (" ".join(map(str, each)) for each in (result.left_out, result.as_is))
+        row = (*result[:4], *positions, result.failures, result.unchanged)
         samples = ((result.unit, *sample) for sample in result.left_out_samples)
         with _translate_write_errors(self._path):
             self._connection.execute("BEGIN")
-            self._connection.execute("INSERT OR REPLACE INTO done VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+            self._connection.execute("INSERT OR REPLACE INTO done VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
             self._connection.execute("DELETE FROM left_out WHERE unit = ?", (result.unit,))
             self._connection.executemany("INSERT INTO left_out VALUES (?, ?, ?, ?, ?)", samples)
             self._connection.execute("COMMIT")
@@ -384,13 +387,13 @@ class UnitResultFile:
                 yield LeftOutSample(*sample)
 
     def all(self) -> dict[int, UnitResult]:
-        query = "SELECT unit, samples, size, facts, left_out, as_is, failures FROM done"
+        query = "SELECT unit, samples, size, facts, left_out, as_is, failures, unchanged FROM done"
         with _translate_read_errors(self._path):
             return {
                 unit: UnitResult(
-                    unit, samples, size, facts, _parse_positions(left_out), _parse_positions(as_is), failures
+                    *(unit, samples, size, facts, _parse_positions(left_out), _parse_positions(as_is)), *texts
                 )
-                for unit, samples, size, facts, left_out, as_is, failures in check_row_types(
+                for unit, samples, size, facts, left_out, as_is, *texts in check_row_types(
                     self._connection.execute(query), *_RESULT_COLUMN_KINDS
                 )
             }

@@ -22,6 +22,7 @@ from wdsctl.core.convert.plan import repeated_files, unread_samples
 from wdsctl.core.convert.plan_file import LeftOutSample, PlanFile, PlannedUnit, UnitResult
 from wdsctl.core.convert.request import ConvertRequest, ResolvedRequest
 from wdsctl.core.convert.sources import OpenSources
+from wdsctl.core.convert.unchanged import decode_paths, describe_paths, merge_paths
 from wdsctl.core.dataset.destination import remove_path
 from wdsctl.core.dataset.location import FINISHED_FILE, META_FOLDER
 from wdsctl.core.errors import (
@@ -48,8 +49,6 @@ LEFT_OUT_FILE = "left-out.tsv"
 LEFT_OUT_SUFFIX = ": the sample is skipped"
 KEPT_SUFFIX = ": the sample is unchanged"
 
-_LISTED_NAMES = 8  # of keys with numbers that stay as they are
-
 _SAVED_FIELDS = ("form", "samples", "files", "size_bytes", "failed", "kept", "repeated", "bare", "apart", "layout")
 
 
@@ -62,7 +61,10 @@ def preview_conversion(
     with PlanFile(plan_path) as plan:
         units = plan.units()
         carry_plan = plan_carry(opened, request, [unit.stream for unit in units] if request.makes_datasets else ())
-        done = {unit.id: UnitResult(unit.id, unit.samples, unit.size_bytes, "{}", (), (), "[]") for unit in units}
+        unchanged = json.dumps(resolved.unchanged_numbers)
+        done = {
+            unit.id: UnitResult(unit.id, unit.samples, unit.size_bytes, "{}", (), (), "[]", unchanged) for unit in units
+        }
         datasets = []
         for folder, grouped in groupby(units, key=lambda unit: unit.dataset):
             some, path = list(grouped), redact_secrets(os.path.join(dest, folder).rstrip("/"))
@@ -76,8 +78,8 @@ def preview_conversion(
                 )
             )
             dropped += carry_plan.dropped_items(path, some[0].stream)
-        report = build_report(plan, units, done, opened, dest, resolved, tuple(datasets), started)
-    return replace(report, dry_run=True, findings=(*problems(opened), *report.findings, *dropped_findings(dropped)))
+        report = build_report(plan, units, done, opened, dest, resolved, tuple(datasets), started, is_dry_run=True)
+    return replace(report, findings=(*problems(opened), *report.findings, *dropped_findings(dropped)))
 
 
 def problems(opened: OpenSources) -> tuple[Finding, ...]:
@@ -95,13 +97,15 @@ def build_report(
     resolved: ResolvedRequest,
     datasets: tuple[ConvertedDataset, ...],
     started: float,
+    *,
+    is_dry_run: bool = False,
 ) -> ConvertReport:
     request = resolved.request
     failed = {position for each in done.values() for position in each.left_out}
     unread = plan.value("unread", int)
     unmatched: list[str] = plan.value("unmet", list)
     notes = [f"no part matches {', '.join(unmatched)}"] if unmatched else []
-    notes += _number_notes(resolved.unchanged_numbers)
+    notes += _number_notes(plan, done, resolved.samples_read if is_dry_run else 0)
     return ConvertReport(
         sources=_redacted_sources(opened),
         dest=redact_secrets(dest),
@@ -120,18 +124,24 @@ def build_report(
         findings=(*_unread_findings(plan), *_failure_findings(plan.units(), done)),
         notes=(*notes, *_config_notes(opened, request), *_split_notes(plan, opened, request)),
         up_to_date=False,
-        dry_run=False,
+        dry_run=is_dry_run,
         seconds=time.monotonic() - started,
         layout=_layout_note(plan) if request.media else "",
     )
 
 
-def _number_notes(names: Sequence[str]) -> list[str]:
-    """A note on numbers that stay beside pictures that change, of which only the user knows the meaning."""
-    if not names:
+def _number_notes(plan: PlanFile, done: Mapping[int, UnitResult], samples_read: int) -> list[str]:
+    """A note on numbers that stay beside pictures that change, of which only the user knows the meaning.
+
+    `samples_read`: of a dry run.
+    """
+    paths = merge_paths(decode_paths(text) for text in {each.unchanged for each in done.values()})
+    if not paths:
         return []
-    listed = escape_unprintable(", ".join([*names[:_LISTED_NAMES], *["..."] * (len(names) > _LISTED_NAMES)]))
-    return [f"numbers that stay as they are while pictures change, wrong if they are positions on pictures: {listed}"]
+    is_some = 0 < samples_read < plan.value("samples", int)
+    which = f" in the {samples_read} samples that a dry run reads" if is_some else ""
+    doubt = "wrong if they are positions on pictures, or sizes in pixels"
+    return [f"numbers{which} that stay as they are while pictures change, {doubt}: {describe_paths(paths)}"]
 
 
 def _layout_note(plan: PlanFile) -> str:

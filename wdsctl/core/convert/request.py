@@ -247,11 +247,12 @@ class ResolvedRequest:
     """A request with resolved sources and exporter options: all that workers need besides the plan.
 
     `judged_numbers`: in how many of some samples numbers look like labels on pictures, though together they are none.
-    `unchanged_numbers`: names of all keys with numbers that stay as they are beside pictures that change.
+    `unchanged_numbers`: for a dry run, the paths of numbers that stay while pictures change, of `samples_read` samples.
     """
 
     request: ConvertRequest
     sources: tuple[SourceSpec, ...] = ()
     target_options: Pairs = ()
     judged_numbers: tuple[tuple[SeenKey, SampleCounts], ...] = ()
-    unchanged_numbers: tuple[str, ...] = ()
+    unchanged_numbers: tuple[tuple[str, ...], ...] = ()
+    samples_read: int = 0

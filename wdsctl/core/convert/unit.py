@@ -36,6 +36,7 @@ from wdsctl.core.convert.parts import (
 )
 from wdsctl.core.convert.plan_file import LeftOutSample, PlanFile, PlannedSample, PlannedUnit, SharedPart, UnitResult
 from wdsctl.core.convert.request import ConvertRequest, ResolvedRequest, SourceSpec
+from wdsctl.core.convert.unchanged import merge_paths
 from wdsctl.core.dataset.polylithic import REFERENCES_PART
 from wdsctl.core.dataset.shard_names import TAR_SUFFIX
 from wdsctl.core.directories import join_beneath
@@ -117,6 +118,7 @@ def write_unit(job: UnitJob) -> UnitResult:
             written = exporter.write(draft.path, cast("Iterator[tuple[str, Iterator[Part]]]", samples), options)
         if seen is not None:
             check_seen_numbers(request, seen)
+        unchanged = seen.unchanged.encoded() if seen is not None else "[]"
         if written.samples and job.upload is None:
             draft.publish()
         elif written.samples and job.upload is not None:
@@ -129,7 +131,9 @@ def write_unit(job: UnitJob) -> UnitResult:
         for failure in failures
         if not failure.is_kept
     )
-    return UnitResult(unit.id, written.samples, written.size_bytes, written.facts, left_out, as_is, counts, listed)
+    return UnitResult(
+        *(unit.id, written.samples, written.size_bytes, written.facts, left_out, as_is, counts, unchanged, listed)
+    )
 
 
 def _upload_draft(draft: str, job: UnitJob, target: UnitUpload) -> None:
@@ -168,6 +172,7 @@ def check_some_labels(plan: PlanFile, resolved: ResolvedRequest) -> ResolvedRequ
     units = [unit for unit in plan.units() if unit.stream != "media"]
     ends = list(accumulate(unit.last - unit.first + 1 for unit in units))
     seen = SeenNumbers()
+    read: set[int] = set()
     try:
         for begin in sorted({at * ends[-1] // _CHECKED_PLACES for at in range(_CHECKED_PLACES)} if ends else ()):
             number = bisect_right(ends, begin)
@@ -176,12 +181,14 @@ def check_some_labels(plan: PlanFile, resolved: ResolvedRequest) -> ResolvedRequ
             last = min(unit.last, first + _CHECKED_SAMPLES // _CHECKED_PLACES - 1)
             job = UnitJob(plan.path, unit._replace(first=first, last=last), "", resolved)
             deque(_convert_samples(plan, job, [], seen), maxlen=0)
+            read.update(range(first, last + 1))
     finally:
         close_sources()
     has_more = bool(ends) and ends[-1] > _CHECKED_SAMPLES
     check_seen_numbers(resolved.request, seen, least_samples=MANY_SAMPLES if has_more else 0)
     judged = tuple(sorted(seen.judged.items()))
-    return replace(resolved, judged_numbers=judged, unchanged_numbers=tuple(sorted(seen.names)))
+    paths = merge_paths([seen.unchanged.paths])
+    return replace(resolved, judged_numbers=judged, unchanged_numbers=paths, samples_read=len(read))
 
 
 def _labels_follow(request: ConvertRequest) -> bool:

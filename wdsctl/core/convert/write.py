@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 #: Exists while `finish_export` moves the files of finished units, for formats without a suffix, out of their folders.
 UNFOLDING_MARKER_FILE = "unfolding"
-UNIT_RESULTS_FILE = "done.sqlite"
+UNIT_RESULTS_FILE = "units.sqlite"
 
 _PRELOAD_MODULES = (
     "wdsctl.core.convert.unit",
@@ -120,7 +120,7 @@ def _jobs(
     all_units: Sequence[PlannedUnit],
 ) -> Iterator[UnitJob]:
     # A unit does not depend on these: another machine may have other CPUs.
-    resolved = replace(resolved, request=replace(resolved.request, workers=1, wait=0.0))
+    resolved = replace(resolved, request=replace(resolved.request, workers=1, wait=0.0), unchanged_numbers=())
     media = [done[unit.id] for unit in all_units if unit.stream == "media" and unit.id in done]
     left_out = sorted(position for result in media for position in result.left_out)
     as_is = sorted(position for result in media for position in result.as_is)

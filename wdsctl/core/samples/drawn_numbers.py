@@ -24,6 +24,14 @@ _NUMBERS_OF_LINE = re.compile(
 #: The path of a shape in SVG.
 _PATH = re.compile(r"\s*[Mm][\s,]*[-+\d][MLHVCSQTAZmlhvcsqtaze\d.,+\s-]*")
 _EACH_NUMBER = re.compile(_NUMBER)
+#: A word of a text that is a number, such as 140, 140px and 140x130, unlike dates and names of files.
+_NUMBER_WORD = re.compile(rf"{_NUMBER}(?:x{_NUMBER})*(?:%|[a-z]{{1,2}})?\.?")
+_BETWEEN_WORDS = dict.fromkeys(map(ord, ",;|()<>[]{}\"'=:"), " ")
+_DIGITS = re.compile(r"\d+")
+#: A number that fills a cell of a table.
+_NUMBER_IN_CELL = re.compile(rf"(?:^|[,;\t|])[ ]*{_NUMBER}[ ]*(?=$|[,;\t|])", re.MULTILINE)
+#: A number that fills an element or an attribute, or is in pixels.
+_NUMBER_IN_MARKUP = re.compile(rf"""[>"'][ ]*{_NUMBER}[ ]*[<"']|\d[ ]?px\b""")
 _MAX_TEXT = 100_000  # characters that are searched
 
 #: Ends of keys in snake case whose numbers are something else.
@@ -78,6 +86,25 @@ def rows_of_text(text: str) -> tuple[list[tuple[float, ...]], bool]:
     if table and all(table):
         found, is_all = [line[1] for line in table if line], True
     return [tuple(map(float, _EACH_NUMBER.findall(each))) for each in found], is_all
+
+
+def holds_numbers(text: str) -> bool:
+    """Whether a text has numbers that are no words of a sentence: in several cells of a table, in markup, in brackets,
+    or in a line of which half the words are numbers.
+    """
+    text = text[:_MAX_TEXT]
+    if not _DIGITS.search(text):
+        return False
+    if _NUMBER_IN_MARKUP.search(text) or _IN_BRACKETS.search(text) or _PATH.fullmatch(text):
+        return True
+    return len(_NUMBER_IN_CELL.findall(text)) > 1 or any(map(_is_line_of_numbers, text.splitlines()))
+
+
+def _is_line_of_numbers(line: str) -> bool:
+    if sum(map(str.isalpha, line.split())) > len(_DIGITS.findall(line)):
+        return False  # most captions, in a fifth of the time
+    words = line.translate(_BETWEEN_WORDS).split()
+    return bool(words) and 2 * sum(map(bool, map(_NUMBER_WORD.fullmatch, words))) >= len(words)
 
 
 def find_drawn_row(rows: Sequence[NumberRow], *, are_texts: bool = False) -> NumberRow | None:

@@ -21,7 +21,7 @@ import numpy as np
 
 from wdsctl.core.json_text import read_json
 from wdsctl.core.samples.boxes import corners_to_format, format_to_corners
-from wdsctl.core.samples.drawn_numbers import is_other_key
+from wdsctl.core.samples.drawn_numbers import holds_numbers, is_other_key
 from wdsctl.core.samples.picture_change import CannotFollow, PictureChange, change_mask
 from wdsctl.core.samples.types import BOX_FORMATS, GEOMETRY_FIELDS, BoxFormat, GeometryKind
 
@@ -77,8 +77,17 @@ class BoxFormatUnknown(CannotFollow):
     """Boxes cannot follow since no `box_format` says what their numbers are."""
 
 
-#: Is called with the key and the numbers, or the text, of a value that stays as it is.
-KeptNumbers = Callable[[str, Sequence[float] | str], None]
+#: Keys from the outermost object to a number, such as ("objects[*]", "i"); empty for a number or list outside of one.
+NumberPath = tuple[str, ...]
+
+
+class KeptNumbers(NamedTuple):
+    """Gets what stays as it is. `pass_on` is called with the key and the numbers, or the text, of a value. `paths` gets
+    the paths of all numbers and texts of numbers.
+    """
+
+    pass_on: Callable[[str, Sequence[float] | str], None]
+    paths: set[NumberPath]
 
 
 def geometry_keys(paths: Mapping[str, FieldPath]) -> dict[str, GeometryKind]:
@@ -94,8 +103,9 @@ def geometry_keys(paths: Mapping[str, FieldPath]) -> dict[str, GeometryKind]:
 
 class _Context(NamedTuple):
     """`change`: None if it is not known. `keys`: kinds of keys besides the usual ones. `is_turn`: within a turn of a
-    conversation. `usual_format`: of boxes without a `box_format`. `kept`: for what stays. `above`: the key of the
-    object that has the value, empty for the outermost one, and None outside of it.
+    conversation. `usual_format`: of boxes without a `box_format`. `kept`: for what stays. `is_judged`: its numbers may
+    be geometry. `above`: the key of the object that has the value, empty for the outermost one, and None outside of it.
+    `path`: that of this object. `listed`: `[*]` for each list between this object and the value.
     """
 
     change: PictureChange | None
@@ -104,12 +114,25 @@ class _Context(NamedTuple):
     is_turn: bool = False
     usual_format: BoxFormat | None = None
     kept: KeptNumbers | None = None
+    is_judged: bool = True
     above: str | None = None
+    path: NumberPath | None = None
+    listed: str = ""
 
     def keep(self, key: str, value: Sequence[float] | str) -> None:
         """Pass on what stays, under its key and that of its object, such as price.value, unless that is an id."""
+        if self.kept is not None and self.is_judged:
+            self.kept.pass_on(f"{self.above}.{key}" if self.above and not re.search(r"\d", self.above) else key, value)
+
+    def note_path(self, key: str) -> None:
+        """Note that a number or numbers of a key stay."""
         if self.kept is not None:
-            self.kept(f"{self.above}.{key}" if self.above and not re.search(r"\d", self.above) else key, value)
+            self.kept.paths.add(() if self.path is None else (*self.path, key))
+
+    def path_of_object(self, key: str) -> NumberPath:
+        if self.path is None:
+            return (self.listed,) if self.listed else ()
+        return (*self.path, key + self.listed)
 
 
 def follow_json(
@@ -148,34 +171,44 @@ def is_geometry_name(name: str) -> bool:
 
 
 def _follow(value: Any, key: str, context: _Context) -> Any:
-    kind = context.keys.get(key.lower()) or _KINDS_OF_KEYS.get(key.lower())
-    if kind == "areas":
-        return _follow_areas(value, context) if context.box_format else value
     if isinstance(value, dict):
         return _follow_object(value, key, context)
+    kind = context.keys.get(key.lower()) or _KINDS_OF_KEYS.get(key.lower())
+    if kind == "areas" and not (isinstance(value, list) and any(isinstance(each, dict) for each in value)):
+        if context.box_format:
+            return _follow_areas(value, context)
+        if _has_numbers(value):
+            context.note_path(key)
+        return value
     if isinstance(value, str):
         is_named = kind or key.lower() == "mask" or is_geometry_name(key)
         is_geometry = is_named and _NUMBERS_AS_TEXT.fullmatch(value)
         if is_geometry or has_text_geometry(value) or (context.is_turn and _has_box_in_turn(value, context)):
             raise CannotFollow(f"{key} has boxes or points in a text")
-        if value.startswith(("{", "[{")):
-            _check_no_geometry_in_text(value, key, context)
+        is_json = value.startswith(("{", "[{")) and _check_no_geometry_in_text(value, key, context)
+        if context.kept is not None and not is_json and holds_numbers(value):
+            context.note_path(key)
         if not is_other_key(key):
             context.keep(key, value)
         return value
-    return _follow_list(value, key, kind, context) if isinstance(value, list) else value
+    if isinstance(value, list):
+        return _follow_list(value, key, kind, context)
+    if read_number(value) is not None:
+        context.note_path(key)
+    return value
 
 
-def _check_no_geometry_in_text(text: str, key: str, context: _Context) -> None:
-    """Raises CannotFollow if a text is JSON with geometry."""
+def _check_no_geometry_in_text(text: str, key: str, context: _Context) -> bool:
+    """Whether a text is JSON. Raises CannotFollow if it has geometry."""
     try:
         value = read_json(text)
     except ValueError:
-        return
+        return False
     try:
         _follow(value, key, context._replace(change=None, above=None))
     except CannotFollow as why:
         raise CannotFollow(f"{key} has boxes or points in a text") from why
+    return True
 
 
 def _has_box_in_turn(text: str, context: _Context) -> bool:
@@ -195,6 +228,7 @@ def _stay_as_shares(numbers: list[Any], context: _Context) -> bool:
 def _follow_list(value: list[Any], key: str, kind: GeometryKind | None, context: _Context) -> Any:
     if _has_numbers(value):
         if _is_row(value, 2) and _CUT_KEY.fullmatch(key.lower()):
+            context.note_path(key)
             return value
         if kind is not None:
             _check_known(key, context)
@@ -202,11 +236,14 @@ def _follow_list(value: list[Any], key: str, kind: GeometryKind | None, context:
         if is_geometry_name(key) or _is_camera_matrix(value):
             raise CannotFollow(f"{key} looks like geometry of an unknown form")
         if is_other_key(key) or _are_ranges(value):
-            context = context._replace(kept=None)
+            context = context._replace(is_judged=False)
         numbers = [number for each in value if (number := read_number(each)) is not None]
+        if numbers:
+            context.note_path(key)
         if len(numbers) > 1 or _is_row(value):
             context.keep(key, numbers)
-    return _keep_same(value, [_follow(item, key, context) for item in value])
+    context = context._replace(listed=context.listed + "[*]")
+    return _keep_same(value, [each if isinstance(each, int | float) else _follow(each, key, context) for each in value])
 
 
 def _check_known(key: str, context: _Context) -> None:
@@ -222,16 +259,21 @@ def _follow_object(value: dict[str, Any], key: str, context: _Context) -> Any:
         context = context._replace(box_format="xywh")
     names = {each.lower(): each for each in value}
     numbers = {each for each in names if read_number(value[names[each]]) is not None}
+    own: dict[str, Any] = {}
     if isinstance(value.get("counts"), str | list) and _is_row(value.get("size"), 2):
-        return _follow_run_lengths(value, key, context)
-    if numbers.issuperset(_CORNER_KEYS):
-        return {**value, **_follow_corners({name: value[names[name]] for name in _CORNER_KEYS}, names, key, context)}
+        own = _follow_run_lengths(value, key, context)
+    elif numbers.issuperset(_CORNER_KEYS):
+        own = _follow_corners({name: value[names[name]] for name in _CORNER_KEYS}, names, key, context)
+    if own:
+        others = _follow_object({each: item for each, item in value.items() if each not in own}, key, context)
+        return {each: own[each] if each in own else others[each] for each in value}
     if ({"x", "y"} <= numbers and "z" not in names) or {"left", "top"} <= numbers:
         raise CannotFollow(f"{key} is a point or box of an unknown form")
     _check_no_length(value, names, context)
-    context = context._replace(above="" if context.above is None else key)
+    path = context.path_of_object(key)
+    context = context._replace(above="" if context.above is None else key, path=path, listed="")
     if names.keys() & {"lat", "latitude"}:
-        context = context._replace(kept=None)  # places in the world
+        context = context._replace(is_judged=False)  # places in the world
     _note_kept_pairs(value, names, context)
     _check_named_object(value, key, context)
     if {"from", "role"} & set(names):
@@ -240,8 +282,12 @@ def _follow_object(value: dict[str, Any], key: str, context: _Context) -> Any:
     has_box = any(isinstance(value.get(each), list) for each in ("bbox", "boxes"))
     of_object = (has_box and context.usual_format) or ("xywh" if has_shape else "")
     of_area = context._replace(box_format=context.box_format or of_object)
-    changed = {each: _follow(item, each, of_area if each == "area" else context) for each, item in value.items()}
-    return _keep_same(value, changed | _follow_size(value, context.change))
+    sizes = _follow_size(value, context.change)
+    changed = {
+        each: sizes[each] if each in sizes else _follow(item, each, of_area if each == "area" else context)
+        for each, item in value.items()
+    }
+    return _keep_same(value, changed)
 
 
 def _check_no_length(value: Mapping[str, Any], names: Mapping[str, str], context: _Context) -> None:
@@ -296,12 +342,13 @@ def _follow_size(value: Mapping[str, Any], change: PictureChange | None) -> dict
         sizes[change.other[0]] = change.other[1]
     if change is not None:
         sizes[change.before] = change.after
+    stated: dict[str, Any] = {}
     for names in SIZE_KEYS:
         width, height = (read_number(value.get(name)) for name in names)
         after = sizes.get((width, height)) if width and height else None
         if after is not None:
-            return {name: _like(value[name], side) for name, side in zip(names, after, strict=True)}
-    return {}
+            stated |= {name: _like(value[name], side) for name, side in zip(names, after, strict=True)}
+    return stated
 
 
 def _restate_sizes(value: Any, change: PictureChange) -> Any:
@@ -455,7 +502,7 @@ def _follow_run_lengths(value: dict[str, Any], key: str, context: _Context) -> d
     ends = np.flatnonzero(np.diff(changed, prepend=0)).tolist()
     found = np.diff([0, *ends, len(changed)]).tolist()
     encoded = _encode_counts(found) if isinstance(counts, str) else found
-    return {**value, "counts": encoded, "size": list(change.after[::-1])}
+    return {"counts": encoded, "size": list(change.after[::-1])}
 
 
 def _decode_counts(text: str) -> list[int]:
@@ -490,13 +537,12 @@ def _encode_counts(counts: list[int]) -> str:
 
 
 def read_number(value: Any) -> float | None:
-    """A number, also one that is written as text; None for anything else."""
-    if isinstance(value, str):
-        try:
-            value = float(value)
-        except ValueError:
-            return None
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    """A number, also one that is written as text; None for anything else, and for what is too large for a float."""
+    try:
+        value = float(value) if isinstance(value, str) else value
+        is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    except (ValueError, OverflowError):
+        return None
     return value if is_number else None
 
 
