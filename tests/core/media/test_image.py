@@ -129,6 +129,19 @@ def test_image_of_many_blocks_is_unreadable(form: str, at: int, block: bytes, mo
         transcode_image("png", hostile, ImageTranscodeOptions("webp"))
 
 
+@pytest.mark.parametrize("kind", [b"iCCP", b"zTXt", b"iTXt"])
+def test_png_of_many_chunks_to_unpack_is_unreadable(kind: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A chunk of 1 KB unpacks to 1 MB, so that 5 MB of color profiles took Pillow ten seconds."""
+    monkeypatch.setattr(byte_range, "_FREE_READS", 2000)
+    header, body = a_png_header(1, 1), b"Raw profile type exif\0" + bytes(4) + zlib.compress(b"text")
+    end = (b"IDAT", zlib.compress(bytes(4)))
+    assert isinstance(facts_of(a_png(header, *[(kind, body)] * 5, end)), ImageFacts)
+    hostile = a_png(header, *[(kind, body)] * 60, end)
+    assert facts_of(hostile) == Unreadable(reason="it has too many blocks for its size")
+    paged = ByteRangeFile(lambda at, size: hostile[at : at + size], len(hostile))
+    assert isinstance(probe_media(paged, sniff(hostile)), Unreadable)
+
+
 def test_reads_by_size_suffice_for_gif_of_long_frames(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(byte_range, "_FREE_READS", 200)
     pixels = Image.effect_noise((600, 600), 100)
