@@ -14,7 +14,7 @@ from PIL import Image
 from wdsctl.core.convert.parts import ImageTranscodeOptions
 from wdsctl.core.convert.transcode import transcode_image
 from wdsctl.core.media import byte_range
-from wdsctl.core.media.byte_range import PAGE_BYTES, ByteRangeFile
+from wdsctl.core.media.byte_range import PAGE_BYTES, ByteRangeFile, check_tags
 from wdsctl.core.media.catalog_facts import facts_from_columns, facts_to_columns
 from wdsctl.core.media.decode_check import DecodeVerdict, check_image_decodes
 from wdsctl.core.media.facts import ImageFacts, Unreadable
@@ -140,6 +140,26 @@ def test_png_of_many_chunks_to_unpack_is_unreadable(kind: bytes, monkeypatch: py
     assert facts_of(hostile) == Unreadable(reason="it has too many blocks for its size")
     paged = ByteRangeFile(lambda at, size: hostile[at : at + size], len(hostile))
     assert isinstance(probe_media(paged, sniff(hostile)), Unreadable)
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize("is_big", [False, True])
+def test_overlapping_tags_are_refused(order: str, is_big: bool) -> None:
+    """Old releases of Pillow copied the same bytes for each tag: 6 GB of a file of 1 MB."""
+    entry, size = struct.Struct(order + ("HHQQ" if is_big else "HHII")), 300_000
+
+    def a_tiff(tags: int) -> bytes:
+        form = "HHHQQ" if is_big else "HIH"
+        numbers = (43, 8, 0, 16, tags) if is_big else (42, 8, tags)
+        head = (b"II" if order == "<" else b"MM") + struct.pack(order + form, *numbers)
+        return (head + b"".join(entry.pack(40_000 + tag, 7, size - 32, 8) for tag in range(tags))).ljust(size, b"\0")
+
+    check_tags(io.BytesIO(a_tiff(40)))
+    hostile = a_tiff(100)
+    assert facts_of(hostile) == Unreadable(reason="its tags overlap")
+    assert check_image_decodes(hostile) == DecodeVerdict("broken", "it cannot be decoded: its tags overlap")
+    header = a_png_header(1, 1)
+    assert facts_of(a_png(header, (b"eXIf", hostile), (b"IDAT", b""))) == Unreadable(reason="its tags overlap")
 
 
 def test_reads_by_size_suffice_for_gif_of_long_frames(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, cast
 
 from wdsctl.core.errors import WdsctlError
+from wdsctl.core.media.tiff_tags import do_tags_overlap
 from wdsctl.core.random_access import RandomAccessFile
 from wdsctl.core.storage.storage import Storage
 
@@ -31,17 +32,33 @@ ReadAt = Callable[[int, int], bytes]
 
 
 class TooManyBlocks(ValueError):  # noqa: N818 - the noun is the error
-    """An image is read in more pieces than any program writes: it consists of empty blocks."""
+    """An image is read in more pieces than any program writes: it consists of empty blocks, or of the same bytes."""
+
+    def __init__(self, fault: str = "it has too many blocks for its size") -> None:
+        super().__init__(fault)
+
+
+class TagsOverlap(TooManyBlocks):
+    """Tags of a TIFF or of EXIF name the same bytes."""
 
     def __init__(self) -> None:
-        super().__init__("it has too many blocks for its size")
+        super().__init__("its tags overlap")
+
+
+def check_tags(file: IO[bytes]) -> None:
+    """Raise TagsOverlap if tags of a TIFF or of EXIF share bytes that fill the memory. Leaves the file at its start."""
+    if do_tags_overlap(file):
+        raise TagsOverlap
 
 
 def image_file(data: Buffer) -> io.BytesIO:
     """Return the bytes of an image as a file for Pillow. `read` raises TooManyBlocks where the blocks would take
-    seconds, and hundreds of bytes of memory each. Fewer bytes than the free reads cannot have so many blocks.
+    seconds, and hundreds of bytes of memory each. Fewer bytes than the free reads cannot have so many blocks. Raises
+    what `check_tags` does.
     """
-    return io.BytesIO(data) if memoryview(data).nbytes <= _FREE_READS else _CountedBytes(data)
+    file = io.BytesIO(data) if memoryview(data).nbytes <= _FREE_READS else _CountedBytes(data)
+    check_tags(file)
+    return file
 
 
 class _CountedBytes(io.BytesIO):
@@ -97,7 +114,11 @@ class ByteRangeFile(RandomAccessFile):
         self._reads_left = math.inf
 
     def limit_reads(self) -> None:
-        """Let reads raise TooManyBlocks as those of `image_file` do. For readers that pass exceptions on."""
+        """Let reads raise TooManyBlocks as those of `image_file` do. For readers that pass exceptions on.
+
+        Raises what `check_tags` does.
+        """
+        check_tags(cast(IO[bytes], self))
         self._reads_left = _max_reads(self.size)
 
     @classmethod

@@ -18,7 +18,7 @@ from PIL import ExifTags, Image
 from PIL import __version__ as pillow_version
 from PIL.ImageFile import ImageFile
 
-from wdsctl.core.media.byte_range import ByteRangeFile, TooManyBlocks, image_file
+from wdsctl.core.media.byte_range import ByteRangeFile, TooManyBlocks, check_tags, image_file
 from wdsctl.core.media.facts import ImageFacts, Unreadable
 from wdsctl.core.media.kinds import MEDIA_FORMATS, PILLOW_FORMATS
 from wdsctl.core.media.png import is_side_chunk_error, without_side_chunks
@@ -207,7 +207,10 @@ def stored_size(image: Image.Image) -> tuple[int, int]:
 
 
 def exif_orientation(image: Image.Image) -> int:
-    """Return the EXIF orientation, 1 to 8; 1 if it is missing or damaged."""
+    """Return the EXIF orientation, 1 to 8; 1 if it is missing or damaged. Raises what `check_tags` does."""
+    exif = image.info.get("exif")
+    if isinstance(exif, bytes):
+        check_tags(io.BytesIO(exif.removeprefix(b"Exif\0\0")))
     try:
         # Not `image.getexif()`, which decodes a whole PNG to look for EXIF after the pixels.
         return _valid(Image.Image.getexif(image).get(ExifTags.Base.Orientation))
@@ -217,6 +220,7 @@ def exif_orientation(image: Image.Image) -> int:
 
 def _webp_facts(source: ByteRangeFile) -> ImageFacts:
     header = read_webp_header(source)
+    check_tags(io.BytesIO(header.exif.removeprefix(b"Exif\0\0")))
     exif = Image.Exif()
     try:
         exif.load(header.exif)
