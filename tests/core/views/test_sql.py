@@ -15,6 +15,7 @@ from wdsctl.core.dataset.lock import lock_dataset
 from wdsctl.core.errors import CatalogError, StorageError, UsageError
 from wdsctl.core.index.index import index
 from wdsctl.core.inspect.ls import open_listing
+from wdsctl.core.views import sql as query_module
 from wdsctl.core.views.definition import ViewDefinition
 from wdsctl.core.views.sql import sql
 from wdsctl.core.views.views import create_view
@@ -118,6 +119,14 @@ def test_query_ends_after_timeout(gallery: str) -> None:
     assert caught.value.code == "WDS334"
     with pytest.raises(UsageError, match="longer"):
         query_rows(gallery, f"{ENDLESS_ROWS} n FROM r WHERE n % 100000 = 0", timeout_seconds=0.2)
+
+
+def test_query_ends_at_limit_of_temporary_files(gallery: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(query_module, "MAX_TEMPORARY_BYTES", 1 << 20)
+    monkeypatch.setattr(query_module, "_SECONDS_PER_LOOK", 0)
+    with pytest.raises(UsageError, match="more than 1 MiB of temporary files") as caught:
+        query_rows(gallery, f"{ENDLESS_ROWS} count(DISTINCT printf('%.*c', 9999, 'x') || n) FROM r", timeout_seconds=60)
+    assert caught.value.code == "WDS332"
 
 
 def test_rows_are_returned_as_soon_as_found(gallery: str) -> None:

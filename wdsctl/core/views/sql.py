@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from array import array
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +25,12 @@ from wdsctl.core.views.sql_views import PER_SAMPLE_VIEWS, QueryConnection, open_
 
 SQL_DOC = "docs/catalog.md"
 
+MAX_TEMPORARY_BYTES = 16 << 30  # of what a query sorts, groups and compares: 16 million rows of 1 KiB
+
 _ID_LIMIT = 1 << 63
+_SECONDS_PER_LOOK = 0.5
+_OPEN_FILES = "/proc/self/fd"
+_TEMPORARY_NAME = "/etilqs_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,33 +85,40 @@ def _run_query(
     tokens = query.tokens()
     _check_single_statement(query, tokens)
     is_of_samples = not _referenced_names(tokens).isdisjoint(PER_SAMPLE_VIEWS)
-    watch = _Deadline(timeout_seconds)  # the time to make rows of JSONL, before SQLite runs, counts too
+    budget = _Budget(timeout_seconds)  # the time to make rows of JSONL, before SQLite runs, counts too
     chosen = read_view_samples(dataset, view) if view else None
-    readable = open_query_connection(dataset, chosen, needs_rows=is_of_samples, on_progress=watch.check)
+    readable = open_query_connection(dataset, chosen, needs_rows=is_of_samples, on_progress=budget.check)
     with closing(readable.connection) as connection:
         if readable.lacks_rows and is_of_samples:
             raise no_sample_rows_error(location.catalog_path)
-        watch_statements(connection, location.catalog_path, watch, steps=STEPS_PER_CHECK)
-        readable.guard.deadline_seconds = watch.end
-        with _translate_errors(query, readable, watch, location):
+        watch_statements(connection, location.catalog_path, budget, steps=STEPS_PER_CHECK)
+        readable.guard.deadline_seconds = budget.end
+        with _translate_errors(query, readable, budget, location):
             query.check_quoted_names(tokens, (*_known_names(readable), *_aliases(tokens)))
             bound_calls(query, readable.guard, connection, text)
             cursor = connection.execute(text)
         if cursor.description is None:
             raise query.error("only reading is allowed", f"write a SELECT; {SQL_DOC} lists the views")
         columns = tuple(column[0] for column in cursor.description)
-        yield QueryResult(columns, _rows(cursor, query, readable, watch, location), readable.note)
+        yield QueryResult(columns, _rows(cursor, query, readable, budget, location), readable.note)
 
 
-class _Deadline:
-    """SQLite's progress handler, which decides whether to stop. Python handles signals in it, so Ctrl-C works."""
+class _Budget:
+    """SQLite's progress handler, which decides whether to stop: after `seconds`, or at too many bytes of temporary
+    files. Python handles signals in it, so Ctrl-C works.
+    """
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         self.end = time.monotonic() + seconds if seconds else float("inf")
+        self.fills_disk = False
+        self._next_look = time.monotonic() + _SECONDS_PER_LOOK
 
     def __call__(self) -> bool:
-        return self.has_passed
+        if time.monotonic() > self._next_look:
+            self._next_look = time.monotonic() + _SECONDS_PER_LOOK
+            self.fills_disk = _temporary_bytes() > MAX_TEMPORARY_BYTES
+        return self.has_passed or self.fills_disk
 
     def check(self) -> None:
         """Raise UsageError WDS334 after the timeout."""
@@ -117,11 +130,21 @@ class _Deadline:
         return time.monotonic() > self.end
 
 
+def _temporary_bytes() -> int:
+    """The bytes of SQLite's temporary files of this process, which have no names any more. 0 without /proc."""
+    found = 0
+    for number in os.listdir(_OPEN_FILES) if os.path.isdir(_OPEN_FILES) else ():
+        with suppress(OSError):  # closed meanwhile
+            file = os.path.join(_OPEN_FILES, number)
+            found += os.stat(file).st_size if _TEMPORARY_NAME in os.readlink(file) else 0
+    return found
+
+
 def _rows(
-    cursor: sqlite3.Cursor, query: Query, readable: QueryConnection, deadline: _Deadline, location: DatasetLocation
+    cursor: sqlite3.Cursor, query: Query, readable: QueryConnection, budget: _Budget, location: DatasetLocation
 ) -> Iterator[tuple[Any, ...]]:
     while True:
-        with _translate_errors(query, readable, deadline, location):
+        with _translate_errors(query, readable, budget, location):
             row = cursor.fetchone()
         if row is None:
             return
@@ -130,7 +153,7 @@ def _rows(
 
 @contextmanager
 def _translate_errors(
-    query: Query, readable: QueryConnection, deadline: _Deadline, location: DatasetLocation
+    query: Query, readable: QueryConnection, budget: _Budget, location: DatasetLocation
 ) -> Iterator[None]:
     """Raise SQLite's errors as ours."""
     try:
@@ -139,12 +162,12 @@ def _translate_errors(
         if is_disk_full(error):
             with translate_disk_full("the query cannot run"):
                 raise
-        raise _explain_error(error, query, readable, deadline, location) from error
+        raise _explain_error(error, query, readable, budget, location) from error
     except sqlite3.DatabaseError as error:
         if readable.guard.denied is not None:
             raise query.explain(error, readable.guard, _known_names(readable)) from error
-        if deadline.has_passed:  # while SQLite compiled the query
-            raise timeout_error(deadline.seconds) from error
+        if budget.has_passed:  # while SQLite compiled the query
+            raise timeout_error(budget.seconds) from error
         raise damaged_catalog_error(location.catalog_path, str(error)) from error
 
 
@@ -152,11 +175,16 @@ def _explain_error(
     error: sqlite3.Error | sqlite3.Warning,
     query: Query,
     readable: QueryConnection,
-    deadline: _Deadline,
+    budget: _Budget,
     location: DatasetLocation,
 ) -> BaseException:
-    if deadline.has_passed:
-        return timeout_error(deadline.seconds)
+    if budget.has_passed:
+        return timeout_error(budget.seconds)
+    if budget.fills_disk:
+        return query.error(
+            f"the query needs more than {MAX_TEMPORARY_BYTES >> 20:,} MiB of temporary files",
+            "select fewer or shorter values to sort, group or compare",
+        )
     if not was_interrupted(error, readable.guard):
         return query.explain(error, readable.guard, _known_names(readable))
     problem = recorded_page_problem(location.catalog_path)
