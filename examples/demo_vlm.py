@@ -86,7 +86,7 @@ def check_ranks(folder: Path, samples: int) -> None:
 
 def packs(trace: Path) -> list[list[tuple[int, ...]]]:
     """The restore keys of the samples of each pack, in the order of the job."""
-    return [[tuple(origin[:3]) for origin in pack.tolist()] for pack in read_trace(str(trace)).samples()]
+    return [[tuple(origin[:3]) for origin in pack.origins.tolist()] for pack in read_trace(str(trace)).batches()]
 
 
 def evaluate(folder: Path, *options: str) -> dict[str, float]:

@@ -4,7 +4,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -91,13 +90,6 @@ def test_passes_have_separate_batches(tmp_path: Path) -> None:
     assert restore_keys_by_batch(trace, pass_number=1)[2] == origins_of(2, run=1)
 
 
-def test_find_returns_batch_and_position_of_samples(tmp_path: Path) -> None:
-    a_run(tmp_path, 2, 0, 300)
-    expected = origins_of(123)[1][2]
-    matches = list(read_folder(tmp_path).find(lambda batch: np.flatnonzero(batch.origins[:, 2] == expected)))
-    assert [(batch.number, position) for batch, position in matches] == [(123, 1)]
-
-
 def test_only_blocks_that_overlap_range_are_read(tmp_path: Path) -> None:
     (path,) = map(Path, a_run(tmp_path, 1, 0, 1000))
     starts = read_folder(tmp_path).files[0].blocks[:, 4].tolist()
@@ -114,7 +106,7 @@ def test_only_blocks_that_overlap_range_are_read(tmp_path: Path) -> None:
     assert trace.problems == []
     assert len(restore_keys_by_batch(trace)) == 100
     assert [problem.byte_offset for problem in trace.problems] == starts[:2] + starts[3:]
-    assert [len(samples) for samples in trace.samples(250, 252)] == [2, 2]
+    assert [len(batch.origins) for batch in trace.batches(250, 252)] == [2, 2]
 
 
 def test_folder_without_traces_is_refused_with_hint(tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ from wdsctl.core.opened.handle import OpenDataset
 from wdsctl.core.opened.opening import open_dataset
 from wdsctl.core.safe_open import check_store
 from wdsctl.core.samples.naming import INDEX_BITS
-from wdsctl.core.storage.storage import FileRange
 from wdsctl.core.trace.format import SourceFacts
 from wdsctl.core.urls import is_url
 
@@ -25,7 +24,7 @@ _SEARCH_ROWS = 1 << 20  # rows per block of a key search
 
 
 @dataclass(frozen=True, slots=True)
-class PartRange:
+class TracedPart:
     name: str
     offset: int  # in the shard
     size_bytes: int
@@ -40,7 +39,7 @@ class LocatedSample:
 
     key: str
     shard: ShardEntry
-    parts: tuple[PartRange, ...]
+    parts: tuple[TracedPart, ...]
 
 
 class TracedDataset:
@@ -76,12 +75,8 @@ class TracedDataset:
         if i is None or index >= self.offsets.shards[i].samples:
             return None
         row = int(self.offsets.shard_row[i]) + index
-        parts = tuple(PartRange(*part) for part in self.offsets.parts(row))
+        parts = tuple(TracedPart(*part) for part in self.offsets.parts(row))
         return LocatedSample(self.offsets.key(row), self.offsets.shards[i], parts)
-
-    def ranges(self, sample: LocatedSample) -> list[FileRange]:
-        path = os.path.join(self.location.root, sample.shard.path)
-        return [FileRange(path, part.offset, part.size_bytes) for part in sample.parts]
 
     def find_ids(self, key: str) -> list[int]:
         """Return the ids of all samples with this key. Scans all keys: 10 ms per million samples."""

@@ -19,8 +19,9 @@ import weakref
 import zlib
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from heapq import heappop, heappush
 from itertools import pairwise
@@ -39,6 +40,7 @@ from wdsctl.core.trace.format import (
     TRACE_MAGIC,
     NewerTraceError,
     RunFacts,
+    SourceFacts,
     TraceBlock,
     decode_block,
     parse_block_header,
@@ -73,21 +75,26 @@ class TraceProblem:
 class TraceFile:
     """One file. `blocks`: (blocks, 7) of low, high, base, pass, offset of the head, batches, bytes unpacked.
 
-    `size`: of the file, in bytes.
+    `size`: of the file, in bytes. `copy`: the file to read; `path` names the one in the store, if this is its copy.
 
     Takes 48 bytes of memory per 100 batches or so.
     """
 
     path: str
+    copy: str
     facts: RunFacts
     blocks: Int64Array
     problems: tuple[TraceProblem, ...]
     size: int
 
 
-def open_trace_file(path: str) -> TraceFile | TraceProblem:
-    """Read the header and the heads of all blocks; return the file, or the problem if the header is unusable."""
-    with translate_os_errors(path, "read"), open_file_beneath(path, (os.path.dirname(path),)) as file:
+def open_trace_file(copy: str, origin: str = "") -> TraceFile | TraceProblem:
+    """Read the header and the heads of all blocks; return the file, or the problem if the header is unusable.
+
+    `origin`: the file in a store that this is a copy of.
+    """
+    path = origin or copy
+    with _open(copy) as file:
         size = os.fstat(file.fileno()).st_size
         facts = _facts(file, path, size)
         if isinstance(facts, TraceProblem):
@@ -95,17 +102,22 @@ def open_trace_file(path: str) -> TraceFile | TraceProblem:
         problems: list[TraceProblem] = []
         rows = list(_heads(file, path, file.tell(), size, problems))
         blocks = np.array(rows, np.int64).reshape(-1, 7)
-        return TraceFile(path, facts, blocks, (*problems, *_gaps(path, facts, blocks)), size)
+        return TraceFile(path, copy, facts, blocks, (*problems, *_gaps(path, facts, blocks)), size)
 
 
 def read_block(file: TraceFile, byte_offset: int) -> TraceBlock | TraceProblem:
     """Read the block whose head is at `byte_offset`; return the block, or the problem if it is damaged."""
-    folder = os.path.dirname(file.path)
-    with translate_os_errors(file.path, "read"), open_file_beneath(file.path, (folder,)) as handle:
+    with _open(file.copy) as handle:
         handle.seek(byte_offset)
         head = parse_block_header(handle.read(FRAME_HEAD_BYTES))
         block = decode_block(head, handle.read(head.length)) if head is not None and head.is_readable else None
     return block or _damaged_problem(file.path, byte_offset, "a block of it")
+
+
+@contextmanager
+def _open(path: str) -> Iterator[BinaryIO]:
+    with translate_os_errors(path, "read"), open_file_beneath(path, (os.path.dirname(path),)) as file:
+        yield file
 
 
 def _facts(file: BinaryIO, path: str, size: int) -> RunFacts | TraceProblem:
@@ -251,6 +263,16 @@ class TracedBatch:
     run: RunFacts
     origins: Int64Array
 
+    @property
+    def sources(self) -> dict[int, SourceFacts]:
+        """The datasets of its run, by their numbers in origins."""
+        return {source.number: source for source in self.run.sources}
+
+    def restore_key(self, position: int) -> tuple[int, ...]:
+        """(source, pass, id) of a sample, and the step if a generator made it."""
+        origin = self.origins[position].tolist()
+        return tuple(origin[:3] if origin[3] < 0 else origin)
+
 
 class _BlockLocation(NamedTuple):
     """The location of a block. Sorts by pass, first batch and file, from the oldest run to the newest."""
@@ -273,36 +295,22 @@ class _PendingBatch(NamedTuple):
 class Trace:
     """The trace of a job. `problems`: unreadable ranges; reading blocks adds those that are damaged."""
 
-    def __init__(
-        self,
-        folder: str,
-        files: Sequence[TraceFile],
-        problems: Sequence[TraceProblem],
-        copies: str = "",
-    ) -> None:
-        self.folder = folder
-        self.files = sorted(files, key=lambda file: (file.facts.started, file.facts.rank))
-        self._copies = copies  # the folder with the copies of a trace in a store
+    def __init__(self, folder: str, found: Sequence[TraceFile | TraceProblem], copies: str = "") -> None:
+        """`copies`: the folder with the copies of a trace in a store, removed with this object.
+
+        Raises DatasetError WDS541 if the blocks hold more than queries have memory for.
+        """
         if copies:
             weakref.finalize(self, shutil.rmtree, copies, ignore_errors=True)
-        self.problems = [
-            self._at_origin(problem)
-            for problem in (*problems, *(problem for file in self.files for problem in file.problems))
-        ]
-
-        self._check_unpacked_size()
-
-    def _check_unpacked_size(self) -> None:
-        """Raise DatasetError WDS541 if the blocks hold more than queries have memory for."""
+        self.folder = folder
+        files = [each for each in found if isinstance(each, TraceFile)]
+        self.files = sorted(files, key=lambda file: (file.facts.started, file.facts.rank))
+        self.problems = [each for each in found if isinstance(each, TraceProblem)]
+        self.problems += (problem for file in self.files for problem in file.problems)
+        self._steps: dict[int, StepNumbering] = {}
         allowed = scale_limit(max(MIN_UNPACKED_BYTES, _MAX_RATIO * sum(file.size for file in self.files)))
         if sum(int(file.blocks[:, 6].sum()) for file in self.files) > allowed:
-            raise unpacked_size_error(allowed, self.folder, code="WDS541")
-
-    def _at_origin(self, problem: TraceProblem) -> TraceProblem:
-        """Name the file of the store, not its copy."""
-        if not self._copies or not problem.path.startswith(self._copies):
-            return problem
-        return replace(problem, path=f"{self.folder}{problem.path[len(self._copies) :]}")
+            raise unpacked_size_error(allowed, folder, code="WDS541")
 
     def batches(
         self, start: int = 0, stop: int = _MAX_BATCH_NUMBER, *, rank: int | None = None, pass_number: int | None = None
@@ -326,23 +334,6 @@ class Trace:
             found += self.batches(numbers.start, numbers.stop, rank=rank, pass_number=each)
         return found
 
-    def samples(
-        self, start: int = 0, stop: int = _MAX_BATCH_NUMBER, *, rank: int | None = None
-    ) -> Iterator[Int64Array]:
-        """Yield the origins of each batch, (samples, 4)."""
-        return (batch.origins for batch in self.batches(start, stop, rank=rank))
-
-    def find(
-        self, match: Callable[[TracedBatch], Int64Array], *, rank: int | None = None
-    ) -> Iterator[tuple[TracedBatch, int]]:
-        """Yield samples as (batch, position in it). `match` returns the positions of matching samples in a batch.
-
-        Reads the whole trace, block by block.
-        """
-        for batch in self.batches(rank=rank):
-            for position in match(batch).tolist():
-                yield batch, position
-
     @cached_property
     def passes(self) -> list[int]:
         """The numbers of all passes of a finite stream; [0] for an endless one."""
@@ -353,10 +344,6 @@ class Trace:
         if pass_number not in self._steps:
             self._steps[pass_number] = StepNumbering(self._segments(pass_number))
         return self._steps[pass_number]
-
-    @cached_property
-    def _steps(self) -> dict[int, StepNumbering]:
-        return {}
 
     def _segments(self, pass_number: int) -> Iterator[StepSegment]:
         for file in self.files:
@@ -408,9 +395,8 @@ class Trace:
         block = read_block(self.files[location.file_index], location.byte_offset)
         if isinstance(block, TraceBlock):
             return block
-        problem = self._at_origin(block)
-        if problem not in self.problems:
-            self.problems.append(problem)
+        if block not in self.problems:
+            self.problems.append(block)
         return None
 
 
@@ -446,9 +432,7 @@ def read_trace(folder: str) -> Trace:
         names = sorted(filter(TRACE_FILE_NAME.fullmatch, os.listdir(folder)))
     if not names:
         raise _no_trace_error(folder)
-    opened = [open_trace_file(os.path.join(folder, name)) for name in names]
-    files = [each for each in opened if isinstance(each, TraceFile)]
-    return Trace(folder, files, [each for each in opened if isinstance(each, TraceProblem)])
+    return Trace(folder, [open_trace_file(os.path.join(folder, name)) for name in names])
 
 
 def _read_from_store(url: str) -> Trace:
@@ -474,23 +458,18 @@ def _read_from_store(url: str) -> Trace:
 def _copy_pieces(shown: str, pieces: Mapping[str, Sequence[StoredObject]], copies: str) -> Trace:
     from wdsctl.core.storage.objects import download
 
-    files: list[TraceFile] = []
-    problems: list[TraceProblem] = []
+    found: list[TraceFile | TraceProblem] = []
     for name, objects in sorted(pieces.items()):
-        path = os.path.join(copies, name)
+        path, origin = os.path.join(copies, name), f"{shown}/{name}"
         download(objects, path)
         at = 0
         for i, each in enumerate(objects):
             if int(each.url.rpartition("/")[2]) != i:
-                problems.append(TraceProblem(path, at, "damaged", f"the object {i:08d} of it is missing"))
+                found.append(TraceProblem(origin, at, "damaged", f"the object {i:08d} of it is missing"))
                 break
             at += each.size
-        opened = open_trace_file(path)
-        if isinstance(opened, TraceProblem):
-            problems.append(opened)
-        else:
-            files.append(opened)
-    return Trace(shown, files, problems, copies)
+        found.append(open_trace_file(path, origin))
+    return Trace(shown, found, copies)
 
 
 def _no_trace_error(folder: str) -> InputError:

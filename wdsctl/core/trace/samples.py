@@ -13,16 +13,9 @@ from wdsctl.core.files import make_folder, write_pieces
 from wdsctl.core.storage.open import storage_for
 from wdsctl.core.storage.storage import FileRange, Storage
 from wdsctl.core.trace import SourceFacts, TracedBatch
-from wdsctl.core.trace.datasets import LocatedSample, TracedDataset, TracedDatasets
+from wdsctl.core.trace.datasets import LocatedSample, TracedDataset, TracedDatasets, TracedPart
 
 NO_RESTORE_KEY = "(no restore key)"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TracedPart:
-    name: str
-    offset: int  # in the shard
-    size_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +59,7 @@ class SampleResolver:
         return tuple(self._findings.values())
 
     def resolve_batch(self, batch: TracedBatch) -> TracedBatchSamples:
-        sources = {source.number: source for source in batch.run.sources}
+        sources = batch.sources
         return TracedBatchSamples(
             step=batch.step,
             number=batch.number,
@@ -74,11 +67,11 @@ class SampleResolver:
             world=batch.run.world,
             pass_number=batch.pass_number,
             started=batch.run.started,
-            samples=tuple(self._resolve_sample(sources.get(origin[0]), origin) for origin in batch.origins.tolist()),
+            samples=tuple(
+                self._resolve_sample(sources.get(key[0]), key)
+                for key in map(batch.restore_key, range(len(batch.origins)))
+            ),
         )
-
-    def source_name(self, source: SourceFacts | None) -> str:
-        return NO_RESTORE_KEY if source is None else source.root
 
     def locate(self, source: SourceFacts, sample_id: int) -> LocatedSample | None:
         """Find the sample; None, and a finding, if it no longer exists."""
@@ -115,28 +108,24 @@ class SampleResolver:
             else Finding(code=code, severity=severity, message=message, shard=where, key=key)
         )
 
-    def _resolve_sample(self, source: SourceFacts | None, origin: list[int]) -> TracedSample:
-        key = tuple(origin[:3] if origin[3] < 0 else origin)
+    def _resolve_sample(self, source: SourceFacts | None, restore_key: tuple[int, ...]) -> TracedSample:
         if source is None:
             return TracedSample(dataset=NO_RESTORE_KEY, restore_key=())
-        return _traced_sample(source, key, self.locate(source, origin[2]))
-
-
-def _traced_sample(source: SourceFacts, restore_key: tuple[int, ...], located: LocatedSample | None) -> TracedSample:
-    if located is None:
-        return TracedSample(dataset=source.root, restore_key=restore_key)
-    start = min((part.offset for part in located.parts), default=0)
-    stop = max((part.offset + part.size_bytes for part in located.parts), default=0)
-    return TracedSample(
-        dataset=source.root,
-        restore_key=restore_key,
-        key=located.key,
-        shard=located.shard.path,
-        layout_hash=located.shard.layout_hash,
-        offset=start,
-        size_bytes=stop - start,
-        parts=tuple(TracedPart(name=p.name, offset=p.offset, size_bytes=p.size_bytes) for p in located.parts),
-    )
+        located = self.locate(source, restore_key[2])
+        if located is None:
+            return TracedSample(dataset=source.root, restore_key=restore_key)
+        start = min((part.offset for part in located.parts), default=0)
+        stop = max((part.offset + part.size_bytes for part in located.parts), default=0)
+        return TracedSample(
+            dataset=source.root,
+            restore_key=restore_key,
+            key=located.key,
+            shard=located.shard.path,
+            layout_hash=located.shard.layout_hash,
+            offset=start,
+            size_bytes=stop - start,
+            parts=located.parts,
+        )
 
 
 SampleWithSource = tuple["SourceFacts | None", TracedSample]  # None without a restore key
@@ -157,9 +146,8 @@ class _PartFile:
 
 def pair_with_sources(batch: TracedBatch, batch_samples: TracedBatchSamples) -> Iterator[SampleWithSource]:
     """Pair the samples of a batch with their datasets."""
-    sources = {source.number: source for source in batch.run.sources}
-    for number, sample in zip(batch.origins[:, 0].tolist(), batch_samples.samples, strict=True):
-        yield sources.get(number), sample
+    numbers = batch.origins[:, 0].tolist()
+    yield from zip(map(batch.sources.get, numbers), batch_samples.samples, strict=True)
 
 
 def write_numbered_samples(

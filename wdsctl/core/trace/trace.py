@@ -15,7 +15,13 @@ from wdsctl.core.trace import Trace, TracedBatch, read_trace
 from wdsctl.core.trace.datasets import TracedDatasets, parse_moved_roots
 from wdsctl.core.trace.format import RunFacts, SourceFacts
 from wdsctl.core.trace.read import TraceProblem
-from wdsctl.core.trace.samples import SampleResolver, TracedBatchSamples, pair_with_sources, write_numbered_samples
+from wdsctl.core.trace.samples import (
+    NO_RESTORE_KEY,
+    SampleResolver,
+    TracedBatchSamples,
+    pair_with_sources,
+    write_numbered_samples,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +145,7 @@ def count_samples(batches: Iterable[TracedBatch]) -> tuple[dict[SourceFacts | No
     count = 0
     for batch in batches:
         count += 1
-        sources = {source.number: source for source in batch.run.sources}
+        sources = batch.sources
         for number in np.unique(batch.origins[:, 0]).tolist():
             ids = batch.origins[batch.origins[:, 0] == number, 2]
             tallies.setdefault(sources.get(number), SampleCounter()).add(ids)
@@ -260,14 +266,15 @@ def _batches(found: Trace, options: TraceOptions) -> list[TracedBatch] | None:
 
 
 def _find_seen(found: Trace, options: TraceOptions, datasets: TracedDatasets) -> tuple[SeenSample, ...]:
+    """Find the uses of a sample. Reads the whole trace, block by block."""
     if options.sample_id is not None:
         match, named = _id_matcher(options.sample_id), f"the sample {options.sample_id}"
     else:
         match, named = _key_matcher(found, options.key or "", datasets), f"the key {options.key!r}"
     seen = tuple(
         _seen_sample(batch, position)
-        for batch, position in found.find(match, rank=options.rank)
-        if options.pass_number in (None, batch.pass_number)
+        for batch in found.batches(rank=options.rank, pass_number=options.pass_number)
+        for position in match(batch).tolist()
     )
     if not seen:
         raise _not_found_error(found, f"{named} is not in any batch of the trace{_describe_filters(options)}")
@@ -311,7 +318,7 @@ def _count_sources(
         raise _not_found_error(found, f"the trace has no matching batch{_describe_filters(options)}")
     counts = tuple(
         SourceCounts(
-            dataset=resolver.source_name(source),
+            dataset=NO_RESTORE_KEY if source is None else source.root,
             samples=each.total,
             distinct=len(each.ids) if source is not None else 0,
             by_times=each.samples_by_count() if source is not None else {},
@@ -333,16 +340,16 @@ def _frequent_samples(
 
 
 def _seen_sample(batch: TracedBatch, position: int) -> SeenSample:
-    origin = batch.origins[position].tolist()
-    names = {source.number: source.root for source in batch.run.sources}
+    restore_key = batch.restore_key(position)
+    source = batch.sources.get(restore_key[0])
     return SeenSample(
         step=batch.step,
         batch=batch.number,
         rank=batch.run.rank,
         pass_number=batch.pass_number,
         position=position,
-        dataset=names.get(origin[0], ""),
-        restore_key=tuple(origin[:3] if origin[3] < 0 else origin),
+        dataset="" if source is None else source.root,
+        restore_key=restore_key,
         started=batch.run.started,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from time import monotonic, time_ns
 from typing import Any
@@ -95,8 +95,14 @@ class TraceWriter:
         return self._pending.lost_batches
 
     def flush(self) -> None:
-        """Write the buffered batches, which then survive the end of this process. Does not sync to the disk."""
-        self._pending.write(self._file)
+        """Write the buffered batches, which then survive the end of this process. Does not sync to the disk.
+
+        Raises UsageError after `close` if there are any.
+        """
+        if self._finish.alive:
+            self._pending.write(self._file)
+        elif self._pending.numbers:
+            raise UsageError("the trace is closed", where=self.path, hint="create a new TraceWriter for each run")
 
     def close(self) -> None:
         """Write the rest. Do not add batches afterwards; closing twice is harmless."""
@@ -207,7 +213,7 @@ class _AppendFile:
 
     def __init__(self, path: str, handle: int, preamble: bytes) -> None:
         self.path = path
-        self._handle: int | None = handle
+        self._handle = handle
         self._preamble = preamble
         self._end = 0
 
@@ -216,8 +222,6 @@ class _AppendFile:
         return self._end > 0
 
     def append(self, piece: bytes) -> None:
-        if self._handle is None:
-            raise UsageError("the trace is closed", where=self.path, hint="create a new TraceWriter for each run")
         data = piece if self._end else self._preamble + piece
         with translate_os_errors(self.path):
             try:
@@ -231,10 +235,8 @@ class _AppendFile:
         self._end += len(data)
 
     def close(self) -> None:
-        if self._handle is not None:
-            handle, self._handle = self._handle, None
-            with translate_os_errors(self.path):
-                os.close(handle)
+        with translate_os_errors(self.path):
+            os.close(self._handle)
 
 
 class _AppendObjects:
@@ -249,30 +251,24 @@ class _AppendObjects:
 
         # The training waits for each request: one that fails is repeated by the next block, not here.
         self._store = ObjectStore(folder, retry_policy=RetryPolicy(max_retry_seconds=0.0))
-        names = (each.url.removeprefix(f"{folder}/").partition("/")[0] for each in self._store.list(folder))
-        matches = map(TRACE_FILE_NAME.fullmatch, names)
-        started = max(time_ns() // 1000, max((int(match[2]) for match in matches if match), default=0) + 1)
-        self._url = f"{folder}/rank-{rank:05d}-{started}.trace"
+        started = _next_start(
+            each.url.removeprefix(f"{folder}/").partition("/")[0] for each in self._store.list(folder)
+        )
+        self._url = f"{folder}/{_file_name(rank, started)}"
         self.path = redact_secrets(self._url)
         self._count = 0
-        self._is_closed = False
-        self._put(preamble(started))
+        self.append(preamble(started))
 
     @property
     def has_begun(self) -> bool:
         return self._count > 0
 
     def append(self, piece: bytes) -> None:
-        if self._is_closed:
-            raise UsageError("the trace is closed", where=self.path, hint="create a new TraceWriter for each run")
-        self._put(piece)
-
-    def _put(self, data: bytes) -> None:
-        self._store.put(f"{self._url}/{self._count:08d}", data)
+        self._store.put(f"{self._url}/{self._count:08d}", piece)
         self._count += 1
 
     def close(self) -> None:
-        self._is_closed = True
+        """Do nothing: the store has all objects."""
 
 
 def _finish(file: _AppendFile | _AppendObjects, pending: _PendingBlock, process_id: int) -> None:
@@ -290,16 +286,21 @@ def _count_batches_text(count: int) -> str:
 
 
 def _create_file(folder: str, rank: int) -> tuple[str, int, int]:
-    """Create a trace file, and return (path, start, descriptor).
-
-    Its start is later than those of all other files, even if the clock was set back, because the later run counts.
-    """
+    """Create a trace file, and return (path, start, descriptor)."""
     with open_folder(folder, create=True) as into:
-        matches = map(TRACE_FILE_NAME.fullmatch, os.listdir(folder))
-        newest = max((int(match[2]) for match in matches if match), default=0)
-        started = max(time_ns() // 1000, newest + 1)
+        started = _next_start(os.listdir(folder))
         while True:
-            name = f"rank-{rank:05d}-{started}.trace"
+            name = _file_name(rank, started)
             with suppress(FileExistsError):
                 return os.path.join(folder, name), started, create_in(into, name)
             started += 1
+
+
+def _next_start(names: Iterable[str]) -> int:
+    """A start later than those of these files, even if the clock was set back, because the later run counts."""
+    matches = map(TRACE_FILE_NAME.fullmatch, names)
+    return max(time_ns() // 1000, max((int(match[2]) for match in matches if match), default=0) + 1)
+
+
+def _file_name(rank: int, started: int) -> str:
+    return f"rank-{rank:05d}-{started}.trace"
