@@ -377,3 +377,16 @@ def test_wrong_region_and_invalid_token_are_reported_with_hint(
     with pytest.raises(kind) as caught:
         a_storage().read(A, 0, 50)
     assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "call", [FsspecStorage.size, FsspecStorage.facts, lambda storage, path: storage.read(path, 0, 1)]
+)
+def test_store_that_reports_no_sizes_is_refused(
+    monkeypatch: pytest.MonkeyPatch, call: Callable[[FsspecStorage, str], object]
+) -> None:
+    info = FaultyFileSystem.info
+    unsized = {"size": None}
+    monkeypatch.setattr(FaultyFileSystem, "info", lambda self, path: {**info(self, path), **unsized})
+    with pytest.raises(StorageError, match="does not report file sizes"):
+        call(a_storage({A: 200}), A)

@@ -19,9 +19,10 @@ from wdsctl.core.storage.answer_limits import GRACE_SECONDS, MAX_WHOLE_BYTES, MI
 from wdsctl.core.storage.filesystem import begin_call, run_call
 from wdsctl.core.storage.object_drivers import (
     BodyStream,
+    ObjectDriver,
     ObjectFacts,
-    UnfinishedUpload,
     UploadPart,
+    UploadSession,
     timestamp,
 )
 from wdsctl.core.storage.remote_errors import etag_number, ignored_range_error
@@ -62,8 +63,7 @@ def _seconds_for(size: int) -> float:
     return GRACE_SECONDS + size / MIN_BYTES_PER_SECOND
 
 
-class AzureObjects:
-    has_conditions = True
+class AzureObjects(ObjectDriver):
     are_conditions_certain = True
 
     def __init__(self, filesystem: Any) -> None:
@@ -106,19 +106,12 @@ class AzureObjects:
     def begin_upload(self, path: str, if_absent: bool) -> AzureUpload:
         return AzureUpload(self, path, if_absent)
 
-    def unfinished_uploads(self, folder: str) -> list[UnfinishedUpload]:  # noqa: ARG002
-        return []
-
-    def abort_upload(self, upload: UnfinishedUpload) -> None:
-        """Do nothing: Azure has no request for it."""
-
     def _client(self, path: str) -> Any:
         container, key, _ = self.filesystem.split_path(path)
         return self.filesystem.service_client.get_blob_client(container, key)
 
 
-class AzureUpload:
-    upload_id = ""
+class AzureUpload(UploadSession):
     max_in_flight = 4
 
     def __init__(self, driver: AzureObjects, path: str, if_absent: bool) -> None:
@@ -145,9 +138,6 @@ class AzureUpload:
                 return _facts(self._size, written)
 
         return run_call(self._driver.filesystem, commit())
-
-    def abort(self) -> None:
-        """Do nothing: Azure removes the blocks."""
 
     async def _send(self, part: UploadPart) -> str:
         block = b64encode(f"{self._token}-{part.number:06}".encode()).decode()

@@ -10,7 +10,7 @@ import asyncio
 import os
 import random
 import threading
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from concurrent.futures import Future
 from functools import cache, partial
 from importlib import import_module
@@ -20,6 +20,7 @@ from wdsctl.core.errors import StorageError
 from wdsctl.core.storage.answer_limits import MAX_FOLDER_DEPTH
 from wdsctl.core.storage.cache_layers import CachedFiles, cache_options
 from wdsctl.core.storage.hub_ranges import bounded_lists
+from wdsctl.core.storage.remote_errors import call_or_error, translate_remote
 from wdsctl.core.urls import cache_layer, protocol, redact_secrets, reveal_query
 
 T = TypeVar("T")
@@ -221,10 +222,12 @@ class OpenRoot(NamedTuple):
 
 
 def open_root(root: str) -> OpenRoot:
-    """Open the filesystem of a URL. Raises fsspec's errors."""
+    """Open the filesystem of a URL. Raises WdsctlErrors."""
     url, query = reveal_query(root)
-    filesystem, base = open_filesystem(url)
-    return OpenRoot(root, filesystem, base, f"?{query}" if query else "")
+    opened = call_or_error(partial(open_filesystem, url))
+    if isinstance(opened, Exception):
+        raise translate_remote(opened, root, "open")
+    return OpenRoot(root, *opened, f"?{query}" if query else "")
 
 
 def begin_call(filesystem: Any, call: Coroutine[Any, Any, T]) -> Future[T]:
@@ -239,6 +242,18 @@ def run_call(filesystem: Any, call: Coroutine[Any, Any, T]) -> T:
         return future.result()
     finally:
         future.cancel()  # after Ctrl-C; does nothing to a finished call
+
+
+def call_each(filesystem: Any, method: str, paths: Sequence[str]) -> list[Any]:
+    """Call a method of a driver for each path, concurrently if the driver can. Returns the answer or error of each."""
+    if not filesystem.async_impl:
+        return [call_or_error(partial(getattr(filesystem, method), path)) for path in paths]
+
+    async def call_all() -> list[Any]:
+        calls = (getattr(filesystem, f"_{method}")(path) for path in paths)  # so fsspec names its coroutines
+        return await asyncio.gather(*calls, return_exceptions=True)
+
+    return run_call(filesystem, call_all())
 
 
 _own_loops: dict[int, asyncio.AbstractEventLoop] = {}  # of this process, by its id: threads do not survive a fork

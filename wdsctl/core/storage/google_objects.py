@@ -18,9 +18,10 @@ from wdsctl.core.json_text import read_json
 from wdsctl.core.storage.filesystem import begin_call, run_call
 from wdsctl.core.storage.object_drivers import (
     BodyStream,
+    ObjectDriver,
     ObjectFacts,
-    UnfinishedUpload,
     UploadPart,
+    UploadSession,
     timestamp,
 )
 from wdsctl.core.storage.remote_errors import etag_number
@@ -29,10 +30,7 @@ _BOUNDARY = "==wdsctl=="
 _INCOMPLETE_STATUS = 308  # "Resume Incomplete"
 
 
-class GoogleObjects:
-    has_conditions = True
-    are_conditions_certain = False  # emulators ignore them
-
+class GoogleObjects(ObjectDriver):
     def __init__(self, filesystem: Any) -> None:
         self.filesystem = filesystem
 
@@ -90,12 +88,6 @@ class GoogleObjects:
         )
         return GoogleUpload(self, path, headers["Location"])
 
-    def unfinished_uploads(self, folder: str) -> list[UnfinishedUpload]:  # noqa: ARG002
-        return []
-
-    def abort_upload(self, upload: UnfinishedUpload) -> None:
-        """Do nothing: the address of an upload in parts is a secret, and wdsctl does not store it."""
-
     async def _resource(self, path: str) -> dict[str, Any]:
         bucket, key, _ = self.filesystem.split_path(path)
         found: dict[str, Any] = await self.filesystem._call("GET", "b/{}/o/{}", bucket, key, json_out=True)  # noqa: SLF001
@@ -111,8 +103,7 @@ class GoogleObjects:
         return f"{self.filesystem._location}/upload/storage/v1/b/{quote(bucket, safe='')}/o"  # noqa: SLF001
 
 
-class GoogleUpload:
-    upload_id = ""
+class GoogleUpload(UploadSession):
     max_in_flight = 1  # Google takes the parts of one upload in order
 
     def __init__(self, driver: GoogleObjects, path: str, address: str) -> None:
@@ -135,9 +126,6 @@ class GoogleUpload:
             self._driver.filesystem.rm_file(self._path)
             raise OSError("the bytes in the store differ from the bytes sent: wdsctl removed the object")
         return self._driver._facts(self._finished)  # noqa: SLF001 - one class in two parts
-
-    def abort(self) -> None:
-        """Do nothing: the parts are invisible, and Google removes them."""
 
     async def _send(self, part: UploadPart) -> str:
         """Send a part, and again the bytes of it that the store did not keep.

@@ -6,23 +6,20 @@ module with the calls of their driver. All other stores, and `memory://`, are wr
 
 from __future__ import annotations
 
-import asyncio
 import io
 import os
 import posixpath
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from datetime import datetime
 from hashlib import blake2b
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol
 
-from wdsctl.core.storage.filesystem import list_files_below, run_call
+from wdsctl.core.storage.filesystem import list_files_below
 from wdsctl.core.storage.remote_errors import etag_number
-
-T = TypeVar("T")
 
 
 class ObjectFacts(NamedTuple):
@@ -44,17 +41,10 @@ class UploadPart(NamedTuple):
     is_last: bool
 
 
-class UnfinishedUpload(NamedTuple):
-    """An upload that was neither finished nor aborted. `path`: as the driver spells it."""
-
-    path: str
-    upload_id: str
-
-
 class UploadSession(Protocol):
     """One upload in parts. The object appears when `complete` returns."""
 
-    upload_id: str  # aborts the upload after a crash; "" if the store removes unfinished uploads by itself
+    upload_id: str = ""  # aborts the upload after a crash; "" if the store removes unfinished uploads by itself
     max_in_flight: int  # parts that may be sent at the same time
 
     def send(self, part: UploadPart) -> Future[str]:
@@ -63,7 +53,9 @@ class UploadSession(Protocol):
     def complete(self, receipts: Sequence[str]) -> ObjectFacts:
         """Make the object appear, and return its facts as the store reports them."""
 
-    def abort(self) -> None: ...
+    def abort(self) -> None:
+        """Drop the parts, if the store does not remove them by itself: they are invisible."""
+        return
 
 
 class ObjectDriver(Protocol):
@@ -72,8 +64,9 @@ class ObjectDriver(Protocol):
     A failed condition raises an error for which `is_precondition_error` is true.
     """
 
-    has_conditions: bool  # whether the driver can send conditions; the store may still ignore them
-    are_conditions_certain: bool
+    filesystem: Any
+    has_conditions: bool = True  # whether the driver can send conditions; the store may still ignore them
+    are_conditions_certain: bool = False
 
     def get(self, path: str) -> tuple[bytes, str]: ...
 
@@ -86,10 +79,13 @@ class ObjectDriver(Protocol):
 
     def begin_upload(self, path: str, if_absent: bool) -> UploadSession: ...
 
-    def unfinished_uploads(self, folder: str) -> list[UnfinishedUpload]: ...
+    def unfinished_uploads(self, folder: str) -> list[tuple[str, str]]:  # noqa: ARG002
+        """(path, ID) of the uploads that were neither finished nor aborted; none if the store removes them itself."""
+        return []
 
-    def abort_upload(self, upload: UnfinishedUpload) -> None:
-        """Abort an upload of any process. It may be gone already."""
+    def abort_upload(self, path: str, upload_id: str) -> None:  # noqa: ARG002
+        """Abort an upload of any process, if the store does not remove it by itself. It may be gone already."""
+        return
 
 
 class BodyStream(io.BytesIO):
@@ -97,28 +93,6 @@ class BodyStream(io.BytesIO):
 
     def close(self) -> None:
         pass
-
-
-def delete_all(filesystem: Any, paths: Sequence[str]) -> list[Exception | None]:
-    """Delete files with concurrent requests. Returns the error of each, None for those that are gone."""
-    if filesystem.async_impl:
-
-        async def delete_async() -> list[Any]:
-            calls = (filesystem._rm_file(path) for path in paths)  # noqa: SLF001 - so fsspec names its coroutines
-            return await asyncio.gather(*calls, return_exceptions=True)
-
-        found = run_call(filesystem, delete_async())
-    else:
-        found = [_error_of(lambda path=path: filesystem.rm_file(path)) for path in paths]  # type: ignore[misc]
-    return [each if isinstance(each, Exception) else None for each in found]
-
-
-def _error_of(call: Callable[[], None]) -> Exception | None:
-    try:
-        call()
-    except Exception as error:  # noqa: BLE001 - drivers are third-party code, and may raise any class
-        return error
-    return None
 
 
 def timestamp(when: Any) -> float:
@@ -132,11 +106,10 @@ def timestamp(when: Any) -> float:
 DRAFT_NAME = re.compile(r"\..+\.[0-9a-f]{16}\.partial")
 
 
-class PlainObjects:
+class PlainObjects(ObjectDriver):
     """Any store, through fsspec's generic calls. It has no conditions; a draft beside the file replaces the file."""
 
     has_conditions = False
-    are_conditions_certain = False
 
     def __init__(self, filesystem: Any) -> None:
         self.filesystem = filesystem
@@ -167,29 +140,28 @@ class PlainObjects:
     def begin_upload(self, path: str, if_absent: bool) -> UploadSession:
         return _DraftUpload(self, path, if_absent)
 
-    def unfinished_uploads(self, folder: str) -> list[UnfinishedUpload]:
+    def unfinished_uploads(self, folder: str) -> list[tuple[str, str]]:
         try:
             names = list(list_files_below(self.filesystem, folder))
         except FileNotFoundError:
             return []
-        drafts = [name for name in names if DRAFT_NAME.fullmatch(posixpath.basename(name))]
-        return [UnfinishedUpload(_target_of(draft), draft) for draft in drafts]
+        found = []
+        for draft in names:
+            above, name = posixpath.split(draft)
+            if DRAFT_NAME.fullmatch(name):
+                found.append((posixpath.join(above, name[1:].rsplit(".", 2)[0]), draft))
+        return found
 
-    def abort_upload(self, upload: UnfinishedUpload) -> None:
+    def abort_upload(self, path: str, upload_id: str) -> None:  # noqa: ARG002
         with suppress(FileNotFoundError):
-            self.filesystem.rm_file(upload.upload_id)
+            self.filesystem.rm_file(upload_id)
 
     def move(self, draft: str, path: str, if_absent: bool) -> ObjectFacts:  # noqa: ARG002
         self.filesystem.mv(draft, path)
         return self.stat(path)
 
 
-def _target_of(draft: str) -> str:
-    folder, name = posixpath.split(draft)
-    return posixpath.join(folder, name[1:].rsplit(".", 2)[0])
-
-
-class _DraftUpload:
+class _DraftUpload(UploadSession):
     """Writes a draft, and renames it."""
 
     max_in_flight = 1
@@ -226,7 +198,7 @@ class _DraftUpload:
     def abort(self) -> None:
         with suppress(Exception):  # closing sends the rest, which may fail again
             self._file.close()
-        self._driver.abort_upload(UnfinishedUpload(self._path, self.upload_id))
+        self._driver.abort_upload(self._path, self.upload_id)
 
 
 _MEMORY_LOCK = threading.RLock()

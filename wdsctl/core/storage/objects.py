@@ -13,21 +13,18 @@ from typing import Any, NamedTuple, TypeVar
 
 from wdsctl.core.errors import PreconditionFailed, StorageError, UsageError, WdsctlError, translate_os_errors
 from wdsctl.core.files import open_without_links
-from wdsctl.core.storage.filesystem import list_files_below, open_filesystem
+from wdsctl.core.storage.filesystem import OpenRoot, call_each, list_files_below, open_root
 from wdsctl.core.storage.object_drivers import (
     DRAFT_NAME,
     MemoryObjects,
     ObjectDriver,
     ObjectFacts,
     PlainObjects,
-    UnfinishedUpload,
     UploadPart,
     UploadSession,
-    delete_all,
 )
 from wdsctl.core.storage.remote_errors import (
     RetryPolicy,
-    call_or_error,
     call_with_retries,
     is_missing_error,
     is_precondition_error,
@@ -132,7 +129,7 @@ class ObjectStore:
     def list(self, prefix_url: str) -> list[StoredObject]:
         """List all objects below a folder, sorted by URL. Cost: a request per 1,000 objects."""
         folder, driver = self._open(prefix_url)
-        filesystem = self._filesystem()
+        filesystem = driver.filesystem
 
         def find() -> dict[str, Any]:
             filesystem.invalidate_cache()
@@ -203,10 +200,11 @@ class ObjectStore:
         for start in range(0, len(remaining), _MAX_CONCURRENT_DELETES):
             batch = remaining[start : start + _MAX_CONCURRENT_DELETES]
             paths = [self._open(url)[0] for url in batch]
+            filesystem = self._open(batch[0])[1].filesystem
 
-            def request(batch: list[str] = batch, paths: list[str] = paths) -> None:
-                for url, error in zip(batch, delete_all(self._filesystem(), paths), strict=True):
-                    if error is None or is_missing_error(error):
+            def request(filesystem: Any = filesystem, batch: list[str] = batch, paths: list[str] = paths) -> None:
+                for url, error in zip(batch, call_each(filesystem, "rm_file", paths), strict=True):
+                    if not isinstance(error, Exception) or is_missing_error(error):
                         continue
                     if is_transient(error):
                         raise error  # all are deleted again
@@ -220,15 +218,13 @@ class ObjectStore:
         base = f"{folder.rstrip('/')}/"
         found = self._call(lambda: driver.unfinished_uploads(folder), prefix_url, "list")
         return [
-            PendingUpload(f"{prefix_url.rstrip('/')}/{each.path.removeprefix(base)}", each.upload_id) for each in found
+            PendingUpload(f"{prefix_url.rstrip('/')}/{each.removeprefix(base)}", upload_id) for each, upload_id in found
         ]
 
     def abort_upload(self, upload: PendingUpload) -> None:
         """Abort an upload of any process. It may be gone already."""
         path, driver = self._open(upload.url)
-        self._call(
-            lambda: driver.abort_upload(UnfinishedUpload(path, upload.upload_id)), upload.url, "abort the upload"
-        )
+        self._call(lambda: driver.abort_upload(path, upload.upload_id), upload.url, "abort the upload")
 
     def abort_pending(self, prefix_url: str, *, is_own: Callable[[str], bool] = lambda _: True) -> int:
         """Abort the unfinished uploads below a folder whose URLs are ours. Returns their number.
@@ -241,13 +237,9 @@ class ObjectStore:
         return len(found)
 
     def _reset(self) -> None:
-        self._opened: tuple[Any, str, ObjectDriver] | None = None
+        self._opened: tuple[OpenRoot, ObjectDriver] | None = None
         self._pid = os.getpid()
         self._has_checked_conditions = False
-
-    def _filesystem(self) -> Any:
-        self._open(self.root)
-        return self._opened[0] if self._opened else None
 
     def _open(self, url: str) -> tuple[str, ObjectDriver]:
         """Return the path of a URL as the driver spells it, and the calls of the driver."""
@@ -255,12 +247,10 @@ class ObjectStore:
             hint = "open the folder that contains the object"
             raise UsageError(f"the object is not below {redact_secrets(self.root)}", where=url, hint=hint)
         if self._opened is None or self._pid != os.getpid():
-            opened = call_or_error(lambda: open_filesystem(self.root))
-            if isinstance(opened, Exception):
-                raise translate_remote(opened, self.root, "open")
+            opened = open_root(self.root)
             self._reset()
-            self._opened = (*opened, driver_for(opened[0]))
-        return f"{self._opened[1].rstrip('/')}{url[len(self.root) :]}", self._opened[2]
+            self._opened = opened, driver_for(opened.filesystem)
+        return self._opened[0].path(url), self._opened[1]
 
     def _call(self, call: Callable[[], T], url: str, verb: str) -> T:
         return call_with_retries(call, url, verb, self._retry_policy)

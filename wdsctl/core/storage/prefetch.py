@@ -35,7 +35,6 @@ from wdsctl.core.storage.remote_errors import (
     is_transient,
     note_answer,
     note_retry,
-    translate_remote,
     unwrap_driver_error,
 )
 from wdsctl.core.storage.s3_objects import read_s3_range
@@ -71,10 +70,7 @@ class Prefetcher:
     def open(self) -> OpenRoot:
         """Open the store at the first call. Raises a WdsctlError."""
         if self._opened is None:
-            opened = call_or_error(partial(open_root, self._root))
-            if isinstance(opened, Exception):
-                raise translate_remote(opened, self._root, "open")
-            self._opened = opened
+            self._opened = open_root(self._root)
         return self._opened
 
     @property

@@ -6,16 +6,15 @@ store, and `prefetch.py` sends the requests for ranges.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
 from wdsctl.core.errors import InputError, PermissionDenied, StorageDown, StorageError, WdsctlError
-from wdsctl.core.storage.filesystem import MAX_CONCURRENT_REQUESTS, OpenRoot, list_entries, list_files_below, run_call
+from wdsctl.core.storage.filesystem import MAX_CONCURRENT_REQUESTS, OpenRoot, call_each, list_entries, list_files_below
 from wdsctl.core.storage.prefetch import Prefetcher, is_short, should_retry
 from wdsctl.core.storage.ranges import RangeRequest, plan_requests
 from wdsctl.core.storage.read_ahead import Announcement, CachedRanges, Fetch, Sink
@@ -88,12 +87,8 @@ class FsspecStorage:
 
         found = self._call_driver(find, self._root, "list")
         unsized = [name for name, facts in found.items() if facts["size"] is None]
-        for name, facts in zip(unsized, self._stat_files(unsized), strict=True):
-            path = f"{self._root}{name[len(base.rstrip('/')) :]}"
-            if isinstance(facts, BaseException):
-                raise translate_remote(facts, path, "read")
-            if facts["size"] is None:
-                raise _no_size_error(path)
+        urls = [f"{self._root}{name[len(base.rstrip('/')) :]}" for name in unsized]
+        for name, facts in zip(unsized, self._sized_facts(unsized, urls), strict=True):
             found[name] = {**found[name], **facts}
         files = [(name.removeprefix(base).lstrip("/"), facts) for name, facts in found.items()]
         # Some stores have an empty object for each folder.
@@ -118,22 +113,20 @@ class FsspecStorage:
             if name != facts["name"].rstrip("/") and "/" not in name:
                 found.append((name, facts["type"] == "directory", facts))
         unsized = [name for name, is_folder, facts in found if not is_folder and facts["size"] is None]
-        sized = dict(zip(unsized, self._stat_files([f"{inner}/{name}" for name in unsized]), strict=True))
-        for name, facts in sized.items():
-            if isinstance(facts, BaseException):
-                raise translate_remote(facts, f"{url}/{name}", "read")
-            if facts["size"] is None:
-                raise _no_size_error(f"{url}/{name}")
+        urls = [f"{url}/{name}" for name in unsized]
+        sized = dict(zip(unsized, self._sized_facts([f"{inner}/{name}" for name in unsized], urls), strict=True))
         return [(name, is_folder, sized.get(name, facts)) for name, is_folder, facts in found]
 
     def size(self, path: str) -> int:
-        inner = self._driver_path(path)
-        return int(self._call_driver(lambda: self._filesystem().info(inner), path, "read")["size"])
+        return int(self._facts(path, "read")["size"])
 
     def facts(self, path: str) -> Mapping[str, Any]:
         """Return the driver's facts of one file; `size` in bytes. Raises InputError if it does not exist."""
+        return self._facts(path, "list")
+
+    def _facts(self, path: str, verb: str) -> Mapping[str, Any]:
         inner = self._driver_path(path)
-        facts: Mapping[str, Any] = self._call_driver(lambda: self._filesystem().info(inner), path, "list")
+        facts: Mapping[str, Any] = self._call_driver(lambda: self._filesystem().info(inner), path, verb)
         if facts["size"] is None:
             raise _no_size_error(path)
         return facts
@@ -288,31 +281,26 @@ class FsspecStorage:
     def _check(self, paths: set[str]) -> None:
         """Raise StorageError WDS403 for files that were replaced."""
         due = self._checks.files_due(paths)
-        for path, facts in zip(due, self._stat_files([self._driver_path(path) for path in due]), strict=True):
-            if isinstance(facts, BaseException):
-                raise translate_remote(facts, path, "read")
-            if facts["size"] is None:
-                raise _no_size_error(path)
+        for path, facts in zip(due, self._sized_facts([self._driver_path(path) for path in due], due), strict=True):
             self._checks.check(path, facts)
+
+    def _sized_facts(self, inner: Sequence[str], urls: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """Yield the facts of files, of which some drivers list no size. Raises the error of one that has none."""
+        for facts, url in zip(self._stat_files(inner), urls, strict=True):
+            if isinstance(facts, BaseException):
+                raise translate_remote(facts, url, "read")
+            if facts["size"] is None:
+                raise _no_size_error(url)
+            yield facts
 
     def _stat_files(self, inner: Sequence[str]) -> list[dict[str, Any] | BaseException]:
         """Request the facts of files concurrently. Returns the facts or the error of each."""
-
-        def request(paths: Sequence[str]) -> list[Any]:
-            filesystem = self._filesystem()
-            if not filesystem.async_impl:
-                return [call_or_error(partial(filesystem.info, path)) for path in paths]
-
-            async def stat_all() -> list[Any]:
-                calls = (filesystem._info(path) for path in paths)  # noqa: SLF001 - so fsspec names its coroutines
-                return await asyncio.gather(*calls, return_exceptions=True)
-
-            return run_call(filesystem, stat_all())
-
         found: list[Any] = []
         for start in range(0, len(inner), MAX_CONCURRENT_REQUESTS):
             found += self._call_with_retries(
-                inner[start : start + MAX_CONCURRENT_REQUESTS], request, lambda _path, _facts: False
+                inner[start : start + MAX_CONCURRENT_REQUESTS],
+                lambda paths: call_each(self._filesystem(), "info", paths),
+                lambda _path, _facts: False,
             )
         return found
 

@@ -16,12 +16,7 @@ from typing import Any
 
 from wdsctl.core.errors import StorageError
 from wdsctl.core.storage.filesystem import begin_call, run_call
-from wdsctl.core.storage.object_drivers import (
-    ObjectFacts,
-    UnfinishedUpload,
-    UploadPart,
-    timestamp,
-)
+from wdsctl.core.storage.object_drivers import ObjectDriver, ObjectFacts, UploadPart, UploadSession, timestamp
 from wdsctl.core.storage.remote_errors import etag_number, replaced_error, s3_error_code
 
 _PIECE_BYTES = 1 << 20
@@ -50,10 +45,7 @@ async def _read_body(body: Any, limit: int | None, path: str) -> bytes:
     return await read_bounded(partial(body.read, _PIECE_BYTES), limit, f"s3://{path}")
 
 
-class S3Objects:
-    has_conditions = True
-    are_conditions_certain = False  # many servers ignore them
-
+class S3Objects(ObjectDriver):
     def __init__(self, filesystem: Any) -> None:
         self.filesystem = filesystem
 
@@ -92,7 +84,7 @@ class S3Objects:
         response = run_call(self.filesystem, self._request("create_multipart_upload", path))
         return S3Upload(self, path, response["UploadId"], if_absent)
 
-    def unfinished_uploads(self, folder: str) -> list[UnfinishedUpload]:
+    def unfinished_uploads(self, folder: str) -> list[tuple[str, str]]:
         bucket, key, _ = self.filesystem.split_path(folder)
         prefix = f"{key}/" if key else ""
         found = []
@@ -107,10 +99,10 @@ class S3Objects:
                 if s3_error_code(error) == "NoSuchUpload":  # rclone's answer if there are none
                     return []
                 raise
-            found += [UnfinishedUpload(f"{bucket}/{each['Key']}", each["UploadId"]) for each in page.get("Uploads", ())]
+            found += [(f"{bucket}/{each['Key']}", each["UploadId"]) for each in page.get("Uploads", ())]
             if not page.get("IsTruncated"):
                 # Some servers ignore the prefix.
-                return [each for each in found if each.path.startswith(f"{bucket}/{prefix}")]
+                return [each for each in found if each[0].startswith(f"{bucket}/{prefix}")]
             before = markers
             markers = {"KeyMarker": page["NextKeyMarker"], "UploadIdMarker": page["NextUploadIdMarker"]}
             if markers == before:
@@ -120,9 +112,9 @@ class S3Objects:
                     hint="check the store",
                 )
 
-    def abort_upload(self, upload: UnfinishedUpload) -> None:
+    def abort_upload(self, path: str, upload_id: str) -> None:
         try:
-            run_call(self.filesystem, self._request("abort_multipart_upload", upload.path, UploadId=upload.upload_id))
+            run_call(self.filesystem, self._request("abort_multipart_upload", path, UploadId=upload_id))
         except FileNotFoundError as error:
             if s3_error_code(error) == "NoSuchBucket":
                 raise
@@ -139,7 +131,7 @@ class S3Objects:
             raise NotImplementedError(f"the installed botocore has no conditions for {method}: update s3fs")
 
 
-class S3Upload:
+class S3Upload(UploadSession):
     max_in_flight = 4
 
     def __init__(self, driver: S3Objects, path: str, upload_id: str, if_absent: bool) -> None:
@@ -178,7 +170,7 @@ class S3Upload:
         return self._driver.stat(self._path)
 
     def abort(self) -> None:
-        self._driver.abort_upload(UnfinishedUpload(self._path, self.upload_id))
+        self._driver.abort_upload(self._path, self.upload_id)
 
     async def _send(self, part: UploadPart) -> str:
         # In a thread: the caller reads the next part meanwhile, and the event loop sends others.
