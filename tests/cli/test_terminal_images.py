@@ -15,9 +15,9 @@ from wdsctl.cli.terminal_images import (
     iterm_sequence,
     kitty_sequence,
     max_image_size,
-    png_file,
     sixel_sequence,
 )
+from wdsctl.core.media.png import encode_png
 from wdsctl.core.media.thumbnail import RgbImage
 
 #: Red, green, blue over white, black, grey.
@@ -56,7 +56,7 @@ def test_image_protocol_is_none_in_pipe_or_without_colours() -> None:
 
 @pytest.mark.parametrize("picture", [SMALL, NOISE])
 def test_png_file_is_readable_by_pillow(picture: RgbImage) -> None:
-    with Image.open(io.BytesIO(png_file(picture))) as image:
+    with Image.open(io.BytesIO(encode_png(picture.width, picture.height, "RGB", picture.rgb))) as image:
         assert (image.size, image.mode, image.tobytes()) == ((picture.width, picture.height), "RGB", picture.rgb)
 
 
@@ -72,8 +72,8 @@ def test_kitty_sequence_splits_pixels_into_chunks() -> None:
 
 def test_iterm_sequence_has_png_with_size() -> None:
     head, data = iterm_sequence(SMALL).removeprefix("\x1b]1337;File=").removesuffix("\x07").split(":")
-    assert b64decode(data) == png_file(SMALL)
-    assert f"size={len(png_file(SMALL))}" in head
+    assert b64decode(data) == encode_png(SMALL.width, SMALL.height, "RGB", SMALL.rgb)
+    assert f"size={len(encode_png(SMALL.width, SMALL.height, 'RGB', SMALL.rgb))}" in head
 
 
 def test_sixel_sequence_draws_every_pixel_once() -> None:

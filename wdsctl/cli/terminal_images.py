@@ -9,7 +9,6 @@ https://iterm2.com/documentation-images.html. Sixel: DEC's VT330/VT340 programme
 from __future__ import annotations
 
 import os
-import struct
 import zlib
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,7 +17,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Literal, TextIO
 
 from wdsctl.cli.output import can_encode
-from wdsctl.core.media.sniff import PNG_SIGNATURE
+from wdsctl.core.media.png import encode_png
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
@@ -110,19 +109,10 @@ def kitty_sequence(image: RgbImage) -> str:
 
 def iterm_sequence(image: RgbImage) -> str:
     """An inline PNG file."""
-    file = png_file(image)
+    file = encode_png(image.width, image.height, "RGB", image.rgb)
     columns, rows = _cells(image)
     options = f"inline=1;size={len(file)};width={columns};height={rows};preserveAspectRatio=1"
     return f"\x1b]1337;File={options}:{b64encode(file).decode()}\x07"
-
-
-def png_file(image: RgbImage) -> bytes:
-    """The image as a PNG file (https://www.w3.org/TR/png-3/)."""
-    stride = 3 * image.width
-    rows = b"".join(b"\0" + image.rgb[at : at + stride] for at in range(0, stride * image.height, stride))
-    header = struct.pack(">IIBBBBB", image.width, image.height, 8, 2, 0, 0, 0)
-    chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(rows)), (b"IEND", b""))
-    return PNG_SIGNATURE + b"".join(_chunk(name, data) for name, data in chunks)
 
 
 def sixel_sequence(image: RgbImage) -> str:
@@ -181,7 +171,3 @@ def _step(value: int) -> int:
 
 def _hex(rgb: bytes) -> str:
     return f"#{rgb.hex()}"
-
-
-def _chunk(name: bytes, data: bytes) -> bytes:
-    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))

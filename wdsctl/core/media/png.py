@@ -1,4 +1,4 @@
-"""PNG files whose texts or color profile are larger than Pillow reads: the same files without these chunks.
+"""Write PNG files, and read those whose texts or color profile are larger than Pillow reads: without these chunks.
 
 Nothing in wdsctl reads such texts, and no pixel depends on them. Source: PNG (ISO/IEC 15948), 5.3 and 11.3.
 """
@@ -22,10 +22,23 @@ _TEXT_CHUNKS = (b"tEXt", b"zTXt", b"iTXt")
 #: Keywords of the texts that state an orientation.
 _KEPT_KEYWORDS = (b"Raw profile type exif", b"XML:com.adobe.xmp")
 _CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # by color type
+#: Mode of pixels in Pillow, which has a letter for each channel -> color type.
+PNG_COLOR_TYPES = {"L": 0, "RGB": 2, "LA": 4, "RGBA": 6}
 #: The passes of an interlaced image: first column and row, and the steps between columns and rows.
 _PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
 _PIECE_BYTES = 1 << 20  # of the unpacked pixels at a time
 _MAX_UNPACKED_BYTES = 1 << 20  # of a text or profile; Pillow's own limit
+
+
+def encode_png(width: int, height: int, mode: str, pixels: bytes, *, level: int = 6) -> bytes:
+    """Encode pixels of one byte a channel, row by row. `mode`: of `PNG_COLOR_TYPES`. `level`: of zlib, 0 to 9."""
+    stride = width * len(mode)
+    rows = b"".join(b"\0" + pixels[at : at + stride] for at in range(0, stride * height, stride))
+    head = struct.pack(">2I5B", width, height, 8, PNG_COLOR_TYPES[mode], 0, 0, 0)
+    chunks = ((b"IHDR", head), (b"IDAT", zlib.compress(rows, level)), (b"IEND", b""))
+    return PNG_SIGNATURE + b"".join(
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in chunks
+    )
 
 
 def is_side_chunk_error(error: Exception) -> bool:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 import re
 import struct
-import zlib
 from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any
@@ -21,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wdsctl.core.media.sniff import PNG_SIGNATURE
+from wdsctl.core.media.png import PNG_COLOR_TYPES, encode_png
 from wdsctl.core.samples.packed_json import parse_packed_json
 
 NUMBER_TYPES = (
@@ -107,9 +106,6 @@ def decode_litdata_array(data: bytes, *, is_tensor: bool = False) -> NDArray[Any
     return np.frombuffer(data, kind, offset=8 + 4 * count).reshape(shape).copy()
 
 
-#: Mode of a raw image -> (color type in PNG, bytes per pixel).
-_PNG_COLOR_TYPES = {"L": (0, 1), "RGB": (2, 3), "LA": (4, 2), "RGBA": (6, 4)}
-
 #: The extension of a raw image.
 RAW_IMAGE_EXTENSION = "pil"
 
@@ -125,21 +121,12 @@ def raw_image_to_png(data: bytes, *, level: int = 6) -> bytes:
         raise ValueError("a raw image is truncated")
     width, height, count = struct.unpack_from("<3I", data)
     mode = data[12 : 12 + count].decode("ascii", "replace")
-    if mode not in _PNG_COLOR_TYPES:
+    if mode not in PNG_COLOR_TYPES:
         raise ValueError(f"a raw image of mode {mode[:8]!r}: only L, LA, RGB and RGBA can be written as PNG")
-    colour, depth = _PNG_COLOR_TYPES[mode]
     pixels = data[12 + count :]
-    stride = width * depth
-    if not width or not height or len(pixels) != stride * height:
+    if not width or not height or len(pixels) != width * height * len(mode):
         raise ValueError(f"a raw image of {width} x {height} {mode} has {len(pixels):,} bytes of pixels")
-    lines = b"".join(b"\0" + pixels[at : at + stride] for at in range(0, len(pixels), stride))
-    head = struct.pack(">2I5B", width, height, 8, colour, 0, 0, 0)
-    chunks = ((b"IHDR", head), (b"IDAT", zlib.compress(lines, level)), (b"IEND", b""))
-    return PNG_SIGNATURE + b"".join(_png_chunk(*chunk) for chunk in chunks)
-
-
-def _png_chunk(chunk_type: bytes, data: bytes) -> bytes:
-    return struct.pack(">I", len(data)) + chunk_type + data + struct.pack(">I", zlib.crc32(chunk_type + data))
+    return encode_png(width, height, mode, pixels, level=level)
 
 
 ValueDecoder = Callable[[bytes], Any]
