@@ -21,14 +21,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wdsctl.core.dataset.shard_names import is_jsonl_name
 from wdsctl.core.errors import DatasetError
+from wdsctl.core.samples.fields import nearest_word
 from wdsctl.core.urls import is_url, normalize_root, protocol, redact_secrets, without_query
+from wdsctl.core.yaml_files.document import describe_value
 from wdsctl.core.yaml_files.limits import (
     MAX_ALIASED_VALUES,
     MAX_YAML_DEPTH,
+    YamlCycleError,
     YamlError,
     compose_yaml,
     line_of,
     mapping_entries,
+    refuse_expansion,
     too_deep_error,
     too_many_aliases_error,
 )
@@ -61,21 +65,15 @@ def blend_error(message: str, location: NodeLocation, *, hint: str, code: str = 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
     """`; did you mean 'weight'?`, or an empty text if no known word is similar."""
-    import difflib
-
-    close = difflib.get_close_matches(word, list(known), n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    near = nearest_word(word, known)
+    return f"; did you mean {near!r}?" if near else ""
 
 
 def describe_node_value(value: object) -> str:
     """A phrase for a value, to use in a message."""
-    if value is None:
-        return "nothing"
     if isinstance(value, dict):
         return "a mapping"
-    if isinstance(value, list):
-        return "a list"
-    return repr(value)[:60]
+    return "a list" if isinstance(value, list) else describe_value(value)
 
 
 _YAML_TAG_PREFIX = "tag:yaml.org,2002:"
@@ -113,10 +111,14 @@ def from_yaml(text: str, source: str) -> Node:
     """
     try:
         root = compose_yaml(text)
-        return Node(None, NodeLocation(source)) if root is None else _NodeBuilder(source).build(root)
+        if root is None:
+            return Node(None, NodeLocation(source))
+        refuse_expansion(root, max_aliased_values=None)
+        return _NodeBuilder(source).build(root)
     except YamlError as error:
         message = f"the file is not valid YAML: {error.message}" if error.is_syntax else error.message
-        raise blend_error(message, NodeLocation(source, error.line), hint=error.hint) from error
+        code = "WDS601" if isinstance(error, YamlCycleError) else "WDS600"
+        raise blend_error(message, NodeLocation(source, error.line), hint=error.hint, code=code) from error
 
 
 def from_mapping(value: Mapping[str, Any], source: str) -> Node:
@@ -127,22 +129,17 @@ def from_mapping(value: Mapping[str, Any], source: str) -> Node:
 def node_value(node: Node) -> Any:
     """The plain values, without locations. Raises DatasetError WDS600 if aliases expand to too many values."""
     remaining = MAX_ALIASED_VALUES
-    location = node.location
 
-    def expand(value: Any, depth: int) -> Any:
+    def expand(value: Any) -> Any:
         nonlocal remaining
         remaining -= 1
         if remaining < 0:
-            raise _limit_error(too_many_aliases_error(location.line), location)
-        if depth > MAX_YAML_DEPTH:
-            raise _too_deep_error(location)
+            raise _limit_error(too_many_aliases_error(node.location.line), node.location)
         if isinstance(value, dict):
-            return {key: expand(each.value, depth + 1) for key, each in value.items()}
-        if isinstance(value, list):
-            return [expand(each.value, depth + 1) for each in value]
-        return value
+            return {key: expand(each.value) for key, each in value.items()}
+        return [expand(each.value) for each in value] if isinstance(value, list) else value
 
-    return expand(node.value, 0)
+    return expand(node.value)
 
 
 class _NodeBuilder:
@@ -154,31 +151,21 @@ class _NodeBuilder:
         self._source = source
         self._scalar_constructor = yaml.constructor.SafeConstructor()
         self._built: dict[int, Node] = {}
-        self._in_progress: set[int] = set()
         self._merge_budget = MAX_ALIASED_VALUES  # entries that merge keys may still copy
 
-    def build(self, node: yaml.Node, depth: int = 0) -> Node:
-        known = self._built.get(id(node))
-        if known is not None:
-            return known
-        if id(node) in self._in_progress:
-            message = "an anchor contains itself"
-            raise blend_error(message, self._location(node), hint="change the alias to another anchor", code="WDS601")
-        if depth > MAX_YAML_DEPTH:
-            raise _too_deep_error(self._location(node))
-        self._in_progress.add(id(node))
-        built = self._built[id(node)] = self._build_new(node, depth)
-        self._in_progress.discard(id(node))
-        return built
+    def build(self, node: yaml.Node) -> Node:
+        if id(node) not in self._built:
+            self._built[id(node)] = self._build_new(node)
+        return self._built[id(node)]
 
-    def _build_new(self, node: yaml.Node, depth: int) -> Node:
+    def _build_new(self, node: yaml.Node) -> Node:
         import yaml
 
         kind = node.tag.removeprefix(_YAML_TAG_PREFIX)
         if isinstance(node, yaml.MappingNode) and kind == "map":
-            return self._mapping(node, depth)
+            return self._mapping(node)
         if isinstance(node, yaml.SequenceNode) and kind == "seq":
-            return Node([self.build(each, depth + 1) for each in node.value], self._location(node))
+            return Node([self.build(each) for each in node.value], self._location(node))
         if isinstance(node, yaml.ScalarNode) and kind in ("str", "timestamp", "value"):
             return Node(node.value, self._location(node))
         if isinstance(node, yaml.ScalarNode) and kind in ("null", "bool", "int", "float"):
@@ -193,7 +180,7 @@ class _NodeBuilder:
         except (ValueError, KeyError) as error:
             raise blend_error(f"{node.value[:60]!r} does not fit its tag", self._location(node), hint=_HINT) from error
 
-    def _mapping(self, node: yaml.MappingNode, depth: int) -> Node:
+    def _mapping(self, node: yaml.MappingNode) -> Node:
         values: dict[str, Node] = {}
         keys: dict[str, NodeLocation] = {}
         merged: list[Node] = []
@@ -201,9 +188,9 @@ class _NodeBuilder:
             name, location = key.value, self._location(key)
             keys[name] = location
             if key.tag == _YAML_TAG_PREFIX + "merge":
-                merged = self._merged_mappings(self.build(value, depth + 1), location)
+                merged = self._merged_mappings(self.build(value), location)
             else:
-                values[name] = self.build(value, depth + 1)
+                values[name] = self.build(value)
         self._merge_budget -= sum(len(each.value) for each in merged)
         if self._merge_budget < 0:
             raise _limit_error(too_many_aliases_error(0), self._location(node))
@@ -229,7 +216,7 @@ class _NodeBuilder:
 
 def _node_from_value(value: Any, location: NodeLocation, depth: int) -> Node:
     if depth > MAX_YAML_DEPTH:
-        raise _too_deep_error(location)
+        raise _limit_error(too_deep_error(location.line), location)
     if isinstance(value, Mapping):
         odd = next((key for key in value if not isinstance(key, str)), "")
         if not isinstance(odd, str):
@@ -242,10 +229,6 @@ def _node_from_value(value: Any, location: NodeLocation, depth: int) -> Node:
             [_node_from_value(each, at, depth + 1) for each, at in zip(value, locations, strict=True)], location
         )
     return Node(os.fspath(value) if isinstance(value, os.PathLike) else value, location)
-
-
-def _too_deep_error(location: NodeLocation) -> Exception:
-    return _limit_error(too_deep_error(location.line), location)
 
 
 def _limit_error(limit: YamlError, location: NodeLocation) -> Exception:

@@ -126,11 +126,16 @@ def as_integer(value: Any) -> Any:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return `did you mean caption?`, or an empty string if no known word is similar."""
+    near = nearest_word(word, known)
+    return f"did you mean {near}?" if near else ""
+
+
+def nearest_word(word: str, known: Iterable[str]) -> str:
+    """The most similar known word, in any case of letters; empty if none is similar."""
     import difflib
 
     by_lower = {name.lower(): name for name in known}
-    close = difflib.get_close_matches(word.lower(), by_lower, n=1)
-    return f"did you mean {by_lower[close[0]]}?" if close else ""
+    return next((by_lower[each] for each in difflib.get_close_matches(word.lower(), by_lower, n=1)), "")
 
 
 def follow_steps(value: Any, steps: tuple[PathStep, ...], *, allows_gaps: bool = False) -> Any:

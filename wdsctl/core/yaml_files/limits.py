@@ -31,6 +31,10 @@ class YamlError(ValueError):
         self.message, self.hint, self.line, self.is_syntax = message, hint, line, is_syntax
 
 
+class YamlCycleError(YamlError):
+    """An anchor that contains itself."""
+
+
 @contextmanager
 def translate_yaml_errors() -> Iterator[None]:
     """Turn PyYAML's errors within the block into YamlError."""
@@ -89,39 +93,40 @@ def compose_yaml(text: str) -> yaml.Node | None:
     return node
 
 
-def refuse_expansion(root: yaml.Node) -> None:
+def refuse_expansion(root: yaml.Node, *, max_aliased_values: int | None = MAX_ALIASED_VALUES) -> None:
     """Raise YamlError if aliases or merge keys add too many values or too much nesting.
 
-    Also refuses an anchor that contains itself. Costs one visit of each node of the text.
+    Also refuses an anchor that contains itself, with a YamlCycleError. Costs one visit of each node of the text.
+    `max_aliased_values`: None if the caller keeps aliases as shared values.
     """
     sizes: dict[int, tuple[int, int]] = {}  # by node: number of values in it, with aliases, and levels
-    written = [0]
-    values, _ = _measure_values(root, sizes, set(), written)
-    if values > written[0] + MAX_ALIASED_VALUES:
-        raise too_many_aliases_error(line_of(root))
+    opened: set[int] = set()
+    written = 0
 
+    def measure(node: yaml.Node) -> tuple[int, int]:
+        nonlocal written
+        if id(node) in sizes:
+            return sizes[id(node)]
+        if id(node) in opened:
+            hint = "remove the alias, or change it to another anchor"
+            raise YamlCycleError("an anchor contains itself", hint, line_of(node))
+        if len(opened) > MAX_YAML_DEPTH:
+            raise too_deep_error(line_of(node))
+        opened.add(id(node))
+        written += 1
+        values, levels = 1, 0
+        for child in _children(node):
+            more, below = measure(child)
+            values, levels = values + more, max(levels, below + 1)
+        opened.discard(id(node))
+        if levels > MAX_YAML_DEPTH:
+            raise too_deep_error(line_of(node))
+        if max_aliased_values is not None and values > written + max_aliased_values:
+            raise too_many_aliases_error(line_of(node))
+        sizes[id(node)] = values, levels
+        return values, levels
 
-def _measure_values(node: yaml.Node, sizes: dict[int, tuple[int, int]], opened: set[int], written: list[int]) -> Any:
-    known = sizes.get(id(node))
-    if known is not None:
-        return known
-    if id(node) in opened:
-        raise YamlError("an anchor contains itself", "remove the alias, or change it to another anchor", line_of(node))
-    if len(opened) > MAX_YAML_DEPTH:
-        raise too_deep_error(line_of(node))
-    opened.add(id(node))
-    written[0] += 1
-    values, levels = 1, 0
-    for child in _children(node):
-        more, below = _measure_values(child, sizes, opened, written)
-        values, levels = values + more, max(levels, below + 1)
-    opened.discard(id(node))
-    if levels > MAX_YAML_DEPTH:
-        raise too_deep_error(line_of(node))
-    if values > written[0] + MAX_ALIASED_VALUES:
-        raise too_many_aliases_error(line_of(node))
-    sizes[id(node)] = (values, levels)
-    return sizes[id(node)]
+    measure(root)
 
 
 def _refuse_nesting(text: str, loader: Any) -> None:
