@@ -387,8 +387,12 @@ def check_state(state: Any) -> LoaderState:
     return known
 
 
+def damaged_state_error(problem: str, hint: str = SAVE_HINT) -> StateMismatch:
+    return _state_error(f"the state is damaged: {problem}", hint)
+
+
 def _damaged_error(problem: str) -> StateMismatch:
-    return _state_error(f"the state is damaged: {problem}", f"{SAVE_HINT} on this rank, not the state of another rank")
+    return damaged_state_error(problem, f"{SAVE_HINT} on this rank, not the state of another rank")
 
 
 def merge_states(states: Sequence[LoaderState]) -> LoaderState:

@@ -10,13 +10,12 @@ from typing import Any
 from wdsctl.core.checkpoint.addresses import pending_addresses
 from wdsctl.core.checkpoint.state import (
     END_PASSED,
-    SAVE_HINT,
     LoaderState,
+    damaged_state_error,
     describe_differences,
     lane_origin,
     state_lanes,
 )
-from wdsctl.core.errors import StateMismatch
 
 BASE_BYTES, LANE_BYTES, SOURCE_BYTES, PENDING_BYTES = 1024, 256, 16, 8  # the size budget of a state
 
@@ -176,4 +175,4 @@ def _count_pending(lane: str, stream: Any) -> int:
     try:
         return len(pending_addresses(stream))
     except ValueError as error:
-        raise StateMismatch(f"the state is damaged: lane {lane}: {error}", hint=SAVE_HINT, code="WDS502") from error
+        raise damaged_state_error(f"lane {lane}: {error}") from error

@@ -137,7 +137,7 @@ def _open_chunk(path: str, samples: int, size: int) -> OffsetShard:
     if data[:4] == ZSTD_MAGIC:
         return OffsetShard(decompress(read_packed(path), "zstd", None, path), path, samples)
     if len(data) < size:
-        raise _broken_chunk_error(f"it has {len(data):,} bytes, but its index says {size:,}", path)
+        raise damaged_file_error(f"it has {len(data):,} bytes, but its index says {size:,}", path, copied="chunk")
     if data[-8:] == ARROW_MAGIC:
         raise DatasetError(
             "the chunk stores its rows as Arrow, which wdsctl cannot read",
@@ -162,13 +162,9 @@ def _join_frames(data: bytes | memoryview, path: str) -> bytes:
                 raise unpacked_size_error(allowed, path)
             pieces.append(decompress(data[at : at + packed], "zstd", size, path))
     except struct.error as error:
-        raise _broken_chunk_error("its table of frames is truncated", path) from error
+        raise damaged_file_error("its table of frames is truncated", path, copied="chunk") from error
     head = 4 * (items + 2)
     return b"".join((struct.pack(f"<{items + 2}I", items, *(head + offset for offset in offsets)), *pieces))
-
-
-def _broken_chunk_error(what: str, path: str) -> DatasetError:
-    return DatasetError(what, hint="copy the chunk again from its origin", where=path_for_message(path), code="WDS233")
 
 
 def _decode_exported(

@@ -261,8 +261,7 @@ def read_json_object(path: str) -> dict[str, Any]:
     return value
 
 
-def damaged_file_error(problem: str, path: str) -> DatasetError:
-    """Return the error for a file of a foreign dataset that is damaged or incomplete."""
-    return DatasetError(
-        problem, hint="copy the dataset again from its origin", where=path_for_message(path), code="WDS233"
-    )
+def damaged_file_error(problem: str, path: str, *, copied: str = "dataset") -> DatasetError:
+    """Return the error for a file of a foreign dataset that is damaged or incomplete. `copied`: what to copy again."""
+    hint = f"copy the {copied} again from its origin"
+    return DatasetError(problem, hint=hint, where=path_for_message(path), code="WDS233")

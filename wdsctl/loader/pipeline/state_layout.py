@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from wdsctl.core.checkpoint.state import MAX_COUNT, SAVE_HINT
+from wdsctl.core.checkpoint.state import MAX_COUNT, damaged_state_error
 from wdsctl.core.errors import StateMismatch, join_indented
 from wdsctl.core.text import short_repr
 
@@ -62,7 +62,7 @@ def check_lane_states(state: Mapping[str, Any], segments: int) -> None:
     first_lanes = state["plan"]["order"]["lanes"]
     has_splits = any("origin" in cursor for cursor in state["cursors"].values())
     if state["lanes"] != first_lanes and not has_splits:
-        raise _damaged_error(f"it has {state['lanes']} lanes, but its plan has {first_lanes}")
+        raise damaged_state_error(f"it has {state['lanes']} lanes, but its plan has {first_lanes}")
     for lane, cursor in state["cursors"].items():
         problem = (
             _find_origin_error(cursor, first_lanes)
@@ -71,15 +71,11 @@ def check_lane_states(state: Mapping[str, Any], segments: int) -> None:
             or _find_turns_error(state, int(lane), cursor)
         )
         if problem:
-            raise _damaged_error(f"lane {lane}: {problem}")
+            raise damaged_state_error(f"lane {lane}: {problem}")
 
 
 _TEXT_FIELDS = ("carried", "waiting")  # addresses of items
 _ADDRESS_FIELDS = ("upstream", "until", *_TEXT_FIELDS)
-
-
-def _damaged_error(problem: str) -> StateMismatch:
-    return StateMismatch(f"the state is damaged: {problem}", hint=SAVE_HINT, code="WDS502")
 
 
 def _find_origin_error(cursor: Mapping[str, Any], first_lanes: int) -> str:

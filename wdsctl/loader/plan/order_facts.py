@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from wdsctl.core.checkpoint.state import MAX_COUNT, SAVE_HINT
-from wdsctl.core.errors import StateMismatch
+from wdsctl.core.checkpoint.state import MAX_COUNT, damaged_state_error
 from wdsctl.core.text import short_repr
 from wdsctl.loader.order.shuffle import ORDER_VERSION, UNSHUFFLED
 from wdsctl.loader.plan.component_orders import OrderSizes
@@ -73,9 +72,7 @@ def checked_order_facts(facts: dict[str, Any]) -> dict[str, Any]:
     if found or missing:
         name = (found or missing)[0]
         problem = f"{name!r} is {short_repr(facts.get(name))}" if name in facts else f"it lacks {name!r}"
-        raise StateMismatch(
-            f"the state is damaged: the plan's order is invalid: {problem}", hint=SAVE_HINT, code="WDS502"
-        )
+        raise damaged_state_error(f"the plan's order is invalid: {problem}")
     return facts
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from xml.parsers import expat
 
 from wdsctl.core.errors import DatasetError
-from wdsctl.core.text import path_for_message
+from wdsctl.core.importers.protocol import damaged_file_error
 
 _MAX_DEPTH = 32
 
@@ -59,9 +59,4 @@ def parse_xml(data: bytes, where: str) -> dict[str, Any] | str:
 
 
 def _xml_error(why: str, where: str) -> DatasetError:
-    return DatasetError(
-        f"the XML cannot be read: {why}",
-        hint="copy the file again from its origin",
-        where=path_for_message(where),
-        code="WDS233",
-    )
+    return damaged_file_error(f"the XML cannot be read: {why}", where, copied="file")

@@ -19,6 +19,7 @@ from wdsctl.core.extras import missing_package_error
 from wdsctl.core.file_limits import ROW_BYTES
 from wdsctl.core.importers.common import arrow_checks, parquet_pages
 from wdsctl.core.importers.common.arrow_messages import CheckedMessages
+from wdsctl.core.importers.protocol import damaged_file_error
 from wdsctl.core.json_text import read_json
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message
@@ -123,12 +124,8 @@ def translate_arrow_errors(path: str) -> Iterator[None]:
     except (arrow.ArrowException, OSError, ValueError, EOFError, OverflowError, struct.error) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise wdsctl_error_from(error, path, "read") from error
-        raise DatasetError(
-            f"the file is damaged or truncated: {str(error).splitlines()[0] if str(error) else type(error).__name__}",
-            hint="copy the file again from its origin",
-            where=path_for_message(path),
-            code="WDS233",
-        ) from error
+        why = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise damaged_file_error(f"the file is damaged or truncated: {why}", path, copied="file") from error
 
 
 def media_columns(schema: Any) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from wdsctl.core.errors import DatasetError, UsageError, WdsctlError, translate_
 from wdsctl.core.file_limits import MAX_TABLE_BYTES, check_whole_size, held_limit, unpacked_size_error
 from wdsctl.core.importers.common import arrow
 from wdsctl.core.importers.common.samples import SourceRow
+from wdsctl.core.importers.protocol import damaged_file_error
 from wdsctl.core.shards.in_place.errors import ShardFormatError
 from wdsctl.core.shards.in_place.ranges import read_offset_table
 from wdsctl.core.storage import source_files
@@ -49,9 +50,7 @@ class OffsetShard:
         return split_fields(self.sample(row), sizes, f"{path_for_message(self.path)}, sample {row:,}")
 
     def damaged(self, what: str) -> DatasetError:
-        return DatasetError(
-            what, hint="copy the file again from its origin", where=path_for_message(self.path), code="WDS233"
-        )
+        return damaged_file_error(what, self.path, copied="file")
 
 
 def map_shard_file(path: str) -> RandomAccess:
@@ -220,9 +219,4 @@ def _snappy_size(data: bytes | memoryview) -> int:
 
 
 def _damaged_error(why: str, path: str) -> DatasetError:
-    return DatasetError(
-        f"the compressed file is damaged: {why}",
-        hint="copy the file again from its origin",
-        where=path_for_message(path),
-        code="WDS233",
-    )
+    return damaged_file_error(f"the compressed file is damaged: {why}", path, copied="file")
