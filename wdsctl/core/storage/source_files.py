@@ -158,6 +158,18 @@ def walk(root: str) -> Iterator[tuple[str, list[str], list[str]]]:
     if not is_remote(root):
         yield from walk_source_folder(root)
         return
+    yield from ((url, folders, sorted(files)) for url, folders, files in _walk_store(root))
+
+
+def walk_facts(root: str) -> Iterator[tuple[str, FileFacts]]:
+    """(path below the root, facts) of all files below a URL."""
+    top = f"{absolute(root)}/"
+    for url, _, files in _walk_store(root):
+        yield from ((f"{url}/{name}".removeprefix(top), facts) for name, facts in files.items())
+
+
+def _walk_store(root: str) -> Iterator[tuple[str, list[str], dict[str, FileFacts]]]:
+    """(folder, names of its folders, its files) below a URL. Goes into those that the caller leaves in the list."""
     listing = _listing_of(root)
     top = absolute(root)
     listing.list_below(top)
@@ -166,21 +178,8 @@ def walk(root: str) -> Iterator[tuple[str, list[str], list[str]]]:
         url = left.pop()
         found = listing.folder(url)
         folders = sorted(found.folders)
-        yield url, folders, sorted(found.files)
+        yield url, folders, found.files
         left += [f"{url}/{name}" for name in reversed(folders)]
-
-
-def walk_facts(root: str) -> Iterator[tuple[str, FileFacts]]:
-    """(path below the root, facts) of all files below a URL."""
-    listing = _listing_of(root)
-    top = absolute(root)
-    listing.list_below(top)
-    left = [("", top)]
-    while left:
-        prefix, url = left.pop()
-        found = listing.folder(url)
-        yield from ((f"{prefix}{name}", facts) for name, facts in found.files.items())
-        left += [(f"{prefix}{name}/", f"{url}/{name}") for name in found.folders]
 
 
 def open_file(path: str, *, buffer_bytes: int = PIECE_BYTES) -> BinaryIO:
