@@ -16,6 +16,7 @@ import os
 from bisect import insort
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from itertools import count
 from threading import Lock
 from typing import Any, NamedTuple
@@ -42,60 +43,41 @@ class CachedRanges(NamedTuple):
     load: Callable[[], Sequence[bytes] | None]
 
 
+@dataclass(slots=True, eq=False)
 class Fetch:
     """Contiguous bytes [start, stop) of a file, and the ranges in them. `future`: set when the fetch starts. `load`:
     loads the ranges from a cache instead. `is_urgent`: whether a read waits for it."""
 
-    __slots__ = ("future", "is_started", "is_urgent", "listing", "load", "path", "ranges", "start", "stop")
-
-    def __init__(
-        self,
-        listing: Listing,
-        path: str,
-        start: int,
-        stop: int,
-        ranges: list[FileRange],
-        load: Callable[[], Sequence[bytes] | None] | None = None,
-    ) -> None:
-        self.listing = listing
-        self.path = path
-        self.start = start
-        self.stop = stop
-        self.ranges = ranges
-        self.load = load
-        self.is_started = False
-        self.is_urgent = False
-        self.future: Any = None
+    listing: Listing
+    path: str
+    start: int
+    stop: int
+    ranges: list[FileRange]
+    load: Callable[[], Sequence[bytes] | None] | None = None
+    is_started: bool = False
+    is_urgent: bool = False
+    future: Any = None
 
     @property
     def size(self) -> int:
         return self.stop - self.start
 
 
+@dataclass(slots=True, eq=False)
 class Listing:
     """Ranges that were announced together. `held_bytes`: of its fetches under way, and of its ranges not read yet.
 
     `due`: when the first range is read, in any unit that the listings of a process share. `queue`: fetches to start.
     """
 
-    __slots__ = ("cached", "due", "held_bytes", "is_active", "number", "queue", "ranges", "sink")
-    _numbers = count()
-
-    def __init__(
-        self,
-        ranges: list[FileRange],
-        cached: Sequence[CachedRanges] = (),
-        sink: Sink | None = None,
-        due: float = 0.0,
-    ) -> None:
-        self.ranges = ranges
-        self.cached = cached
-        self.sink = sink
-        self.due = due
-        self.number = next(self._numbers)
-        self.queue: deque[Fetch] = deque()
-        self.is_active = False
-        self.held_bytes = 0
+    ranges: list[FileRange]
+    cached: Sequence[CachedRanges] = ()
+    sink: Sink | None = None
+    due: float = 0.0
+    number: int = field(default_factory=count().__next__)
+    queue: deque[Fetch] = field(default_factory=deque)
+    is_active: bool = False
+    held_bytes: int = 0
 
     @property
     def turn(self) -> tuple[float, int]:
