@@ -300,6 +300,13 @@ def _fsync_in(folder: OpenFolder, name: str) -> None:
         os.close(handle)
 
 
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write bytes to a descriptor, however few the system takes at once. Raises OSError."""
+    left = memoryview(data)
+    while left:
+        left = left[os.write(descriptor, left) :]
+
+
 def rename_in(folder: OpenFolder, name: str, other: str) -> None:
     """Rename a file within its folder, and replace a file that has the new name."""
     os.replace(name, other, src_dir_fd=folder.descriptor, dst_dir_fd=folder.descriptor)

@@ -28,6 +28,21 @@ def read_json(text: str | bytes | bytearray) -> Any:
     return _read_checked(text, json.loads)
 
 
+def read_json_or_none(text: bytes) -> Any:
+    """Read a JSON text; None if it is not one."""
+    try:
+        return read_json(text)
+    except ValueError:
+        return None
+
+
+def checked_count(number: Any, most: int = 1 << 62) -> int:
+    """Return a whole number from 0 to `most`, such as a size in bytes. Raises ValueError for anything else."""
+    if type(number) is not int or not 0 <= number <= most:
+        raise ValueError(number)
+    return number
+
+
 def _read_checked(text: str | bytes | bytearray, loads: Callable[..., Any]) -> Any:
     try:
         if len(text) > _MAX_DIGITS:

@@ -167,7 +167,7 @@ def walk_source_folder(root: str) -> Iterator[tuple[str, list[str], list[str]]]:
         try:
             with scan_source_folder(folder) as entries:
                 for entry in entries:
-                    (folders if _is_folder(entry) else files).append(entry.name)
+                    (folders if is_folder_entry(entry) else files).append(entry.name)
                     if entry.is_symlink():
                         links.add(entry.name)
         except OSError:
@@ -176,10 +176,11 @@ def walk_source_folder(root: str) -> Iterator[tuple[str, list[str], list[str]]]:
         left += [os.path.join(folder, name) for name in reversed(folders) if name not in links]
 
 
-def _is_folder(entry: FolderEntry) -> bool:
+def is_folder_entry(entry: FolderEntry) -> bool:
+    """Whether an entry of a folder is a folder, or a link to one. False for a link that leads to itself."""
     try:
         return entry.is_dir()
-    except OSError:  # a link to itself
+    except OSError:
         return False
 
 

@@ -110,13 +110,13 @@ def state_lanes(state: Mapping[str, Any]) -> range:
 
 def _find_counts_error(state: LoaderState) -> str:
     for field in ("world", "batches_drawn", "batches_handed_out", "first_batch"):
-        if not _is_count(state[field]):
+        if not is_count(state[field]):
             return f"{field!r} is {short_repr(state[field])}, expected a count"
-    if state["pass"] is not None and not _is_count(state["pass"]):
+    if state["pass"] is not None and not is_count(state["pass"]):
         return f"'pass' is {short_repr(state['pass'])}, expected a count or null"
     if state["end"] not in ("open", "reached", "passed"):
         return f"'end' is {short_repr(state['end'])}, expected 'open', 'reached' or 'passed'"
-    if not isinstance(state["generations"], list) or not all(map(_is_count, state["generations"])):
+    if not isinstance(state["generations"], list) or not all(map(is_count, state["generations"])):
         return f"'generations' is {short_repr(state['generations'])}, expected a list of counts"
     if not _is_list_of_lists(state["bans"]) or not all(_is_ban(each) for entry in state["bans"] for each in entry):
         return f"'bans' is {short_repr(state['bans'])}, expected a list of lists of samples"
@@ -157,7 +157,7 @@ def lane_origin(state: Mapping[str, Any], lane: int) -> list[Any]:
 
 def _find_lanes_error(state: LoaderState) -> str:
     lanes = state["lanes"]
-    if not _is_count(lanes) or lanes > MAX_LANES:
+    if not is_count(lanes) or lanes > MAX_LANES:
         return f"'lanes' is {short_repr(lanes)}, expected a count up to {MAX_LANES:,}"
     if not lanes:
         return ""
@@ -226,7 +226,7 @@ def _find_cursors_error(state: LoaderState) -> str:
 
 def _find_range_error(cursor: Any, state: LoaderState) -> str:
     """The problem of the cursor of a range of positions."""
-    if type(cursor) is not dict or not cursor.keys() >= {"emitted"} or not all(map(_is_count, cursor.values())):
+    if type(cursor) is not dict or not cursor.keys() >= {"emitted"} or not all(map(is_count, cursor.values())):
         return f"the cursor of a batch is {short_repr(cursor)}, expected counts of outputs and bans"
     return "" if cursor.get("bans", 0) <= len(state["bans"]) else f"a batch began with {cursor['bans']} bans"
 
@@ -241,7 +241,7 @@ def _find_cursor_error(cursor: Any, bans: int) -> str:
         for lane_split in origin[1]:
             levels += lane_split[2] > 0
     history, bans_since = cursor["weight_history"], cursor["bans"]
-    no_count = next((name for name in _CURSOR_COUNTS if not _is_count(cursor.get(name, 0))), None)
+    no_count = next((name for name in _CURSOR_COUNTS if not is_count(cursor.get(name, 0))), None)
     if no_count is not None:
         problem = f"{no_count!r} is {short_repr(cursor[no_count])}, expected a count"
     elif type(cursor["stream"]) is not dict or not _is_json(cursor["stream"]):
@@ -279,26 +279,27 @@ def _is_window(item: tuple[Any, Any]) -> bool:
         return True
     if not isinstance(counter, str) or not _is_number_text(counter.removeprefix("-")):
         return False
-    if _is_count(window):
+    if is_count(window):
         return True
-    if not _is_list_of_lists([window]) or len(window) != 3 or not _is_count(window[0]):
+    if not _is_list_of_lists([window]) or len(window) != 3 or not is_count(window[0]):
         return False
     _, failures, causes = window
     return (
         _is_list_of_lists(failures)
-        and all(len(each) == 4 and all(map(_is_count, each)) and each[3] < len(causes) for each in failures)
+        and all(len(each) == 4 and all(map(is_count, each)) and each[3] < len(causes) for each in failures)
         and _is_list_of_lists(causes)
         and all(len(each) == 2 and _are_texts(each) for each in causes)
     )
 
 
-def _is_count(value: Any) -> bool:
-    return type(value) is int and 0 <= value < MAX_COUNT
+def is_count(value: Any, least: int = 0) -> bool:
+    """Whether this is a whole number that fits 64-bit arithmetic."""
+    return type(value) is int and least <= value < MAX_COUNT
 
 
 def _are_counts_by_name(value: Any) -> bool:
     return type(value) is dict and all(
-        isinstance(name, str) and name.isidentifier() and _is_count(count) for name, count in value.items()
+        isinstance(name, str) and name.isidentifier() and is_count(count) for name, count in value.items()
     )
 
 
@@ -317,18 +318,18 @@ def _is_list_of_lists(value: Any) -> bool:
 
 def _are_pairs(lists: list[list[Any]]) -> bool:
     for each in lists:
-        if type(each) is not list or len(each) != 2 or not (_is_count(each[0]) and _is_count(each[1])):
+        if type(each) is not list or len(each) != 2 or not (is_count(each[0]) and is_count(each[1])):
             return False
     return True
 
 
 def _is_lane_split(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 3 and all(map(_is_count, value)) and value[2] < value[1] > 1
+    return isinstance(value, list) and len(value) == 3 and all(map(is_count, value)) and value[2] < value[1] > 1
 
 
 def _is_origin(value: Any) -> bool:
     """Whether a value is [root, [[draws, children, child], ...]]."""
-    if type(value) is not list or len(value) != 2 or not _is_count(value[0]) or type(value[1]) is not list:
+    if type(value) is not list or len(value) != 2 or not is_count(value[0]) or type(value[1]) is not list:
         return False
     return not value[1] or all(map(_is_lane_split, value[1]))
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from wdsctl.core.errors import translate_os_errors
 from wdsctl.core.progress import Progress
-from wdsctl.core.safe_open import allow_path_hint, is_beneath, scan_beneath
+from wdsctl.core.safe_open import allow_path_hint, is_beneath, is_folder_entry, scan_beneath
 from wdsctl.core.samples.naming import (
     KeyRuleName,
     RawPart,
@@ -185,7 +185,7 @@ def _scan_entries(
             scan.ignored += 1
         elif entry.is_symlink() and not is_beneath(os.path.join(root, prefix, name), (root,)):
             _skip_outside_link(entry, root, prefix + name, scan)
-        elif not _is_folder(entry):
+        elif not is_folder_entry(entry):
             _add_file(entry, root, prefix + name, samples, scan)
         elif entry.is_symlink() and _is_link_loop(os.path.join(root, prefix, name), above):
             scan.ignored += 1
@@ -201,19 +201,11 @@ def _scan_entries(
 def _skip_outside_link(entry: os.DirEntry[str], root: str, path: str, scan: RawFolderScan) -> None:
     """Count a link that leads out of the folder as an unreadable part of its sample."""
     split = split_name(path)
-    if split is not None and not _is_folder(entry):
+    if split is not None and not is_folder_entry(entry):
         scan.unreadable_parts.setdefault(split[0], set()).add(intern(split[1]))
     scan.outside_links += 1
     target = os.path.realpath(os.path.join(root, path))
     scan.add_unreadable(path, f"a link that leads out of the folder, {allow_path_hint(target)}")
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    """Whether the entry is a folder or a link to one. False for a link that leads to itself."""
-    try:
-        return entry.is_dir()
-    except OSError:
-        return False
 
 
 def _is_link_loop(path: str, above: _FolderChain | None) -> bool:

@@ -19,7 +19,6 @@ import heapq
 import json
 import os
 import stat
-import sys
 from array import array
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -36,7 +35,7 @@ from wdsctl.core.file_limits import MAX_TABLE_BYTES, check_whole_size, read_whol
 from wdsctl.core.files import MALFORMED_ERRORS, decode_checked, open_own, write_text
 from wdsctl.core.job_results import ResultFolder, UnitNames
 from wdsctl.core.jobs import BatchLimits
-from wdsctl.core.json_text import read_json, read_with_rows
+from wdsctl.core.json_text import checked_count, read_json, read_with_rows
 from wdsctl.core.records import Records
 from wdsctl.core.urls import redact_secrets
 from wdsctl.core.version import VERSION
@@ -276,11 +275,11 @@ def read_job(folder: str) -> Job:
             folder,
             tuple(map(str, facts["arguments"])),
             str(facts["working_folder"]),
-            _count(facts["tasks"], MAX_TASKS),
-            _count(facts["stage"]),
+            checked_count(facts["tasks"], MAX_TASKS),
+            checked_count(facts["stage"]),
             "finished" if facts["state"] == "finished" else "planned",
             str(facts["allowed_paths"]),
-            _count(facts["exit_code"]),
+            checked_count(facts["exit_code"]),
             str(facts["token"]),
         )
         check_command(job.arguments)
@@ -297,11 +296,11 @@ def read_stage(job: Job) -> PlannedStage:
     try:
         with _open_file(path) as file:
             facts, rows = read_with_rows(read_whole(file, path, MAX_TABLE_BYTES), "units")
-        start = _count(facts["argument_bytes"])
+        start = checked_count(facts["argument_bytes"])
         units = Records(JobUnit)
         for name, label, size_bytes, encoded_bytes in rows:
-            end = start + _count(encoded_bytes)
-            units.append(JobUnit(str(name), str(label), _count(size_bytes), start, end))
+            end = start + checked_count(encoded_bytes)
+            units.append(JobUnit(str(name), str(label), checked_count(size_bytes), start, end))
             start = end
         if facts["function"] not in UNIT_FUNCTIONS:
             raise ValueError(facts["function"])
@@ -310,9 +309,9 @@ def read_stage(job: Job) -> PlannedStage:
             job.stage,
             str(facts["phase"]),
             function,
-            BatchLimits(*map(_count, facts["batch"])),
+            BatchLimits(*map(checked_count, facts["batch"])),
             units,
-            _count(facts["argument_bytes"]),
+            checked_count(facts["argument_bytes"]),
         )
         return replace(stage, function=read_arguments(job, stage))
     except MALFORMED_ERRORS as error:
@@ -400,9 +399,3 @@ def _damaged_error(path: str) -> CatalogError:
         hint="plan the command again in a new folder",
         code="WDS450",
     )
-
-
-def _count(number: Any, limit: int = sys.maxsize) -> int:
-    if type(number) is not int or not 0 <= number <= limit:
-        raise ValueError(number)
-    return number

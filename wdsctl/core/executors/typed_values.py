@@ -17,6 +17,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import numpy as np
 
 from wdsctl.core.files import BytesLike
+from wdsctl.core.json_text import checked_count
 
 _PLAIN_TYPES = (bool, int, float, str)
 _SEQUENCE_ORIGINS = (list, Sequence, Iterable)
@@ -76,17 +77,17 @@ def _decode(  # noqa: C901, PLR0911, PLR0912 - a case for each kind of type
 ) -> tuple[Any, int]:
     origin, args = get_origin(kind), get_args(kind)
     if origin is Literal:
-        return args[_count(encoded)], start
+        return args[checked_count(encoded)], start
     if origin in (Union, types.UnionType):
         number, inner = encoded
-        return _decode(inner, args[_count(number)], data, start)
+        return _decode(inner, args[checked_count(number)], data, start)
     if kind is None or kind is type(None) or kind in _PLAIN_TYPES:
         value = float(encoded) if kind is float and type(encoded) is int else encoded
         if not _fits(value, kind):
             raise ValueError(encoded)
         return value, start
     if kind is bytes:
-        end = start + _count(encoded)
+        end = start + checked_count(encoded)
         return bytes(_slice(data, start, end)), end
     if origin is np.ndarray:
         descr, shape, size = encoded
@@ -94,9 +95,9 @@ def _decode(  # noqa: C901, PLR0911, PLR0912 - a case for each kind of type
         dtype = np.lib.format.descr_to_dtype(fields_of_record)
         if dtype.hasobject:
             raise ValueError(descr)
-        end = start + _count(size)
+        end = start + checked_count(size)
         flat = np.frombuffer(_slice(data, start, end), np.uint8).copy().view(dtype)
-        return flat.reshape([_count(each) for each in shape]), end
+        return flat.reshape([checked_count(each) for each in shape]), end
     if origin in _MAPPING_ORIGINS:
         found = {}
         for key, each in encoded:
@@ -157,12 +158,6 @@ def _fields(kind: Any) -> list[tuple[str, Any]]:
 
 def _is_open(args: tuple[Any, ...]) -> bool:
     return len(args) == 2 and args[1] is Ellipsis
-
-
-def _count(number: Any) -> int:
-    if type(number) is not int or number < 0:
-        raise ValueError(number)
-    return number
 
 
 def _slice(data: memoryview, start: int, end: int) -> memoryview:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 from wdsctl.core.dataset.config import DatasetConfig
 from wdsctl.core.errors import DatasetError, Finding, translate_os_errors
 from wdsctl.core.file_limits import MAX_INDEX_BYTES, read_whole
+from wdsctl.core.files import write_all
 from wdsctl.core.json_text import read_json
 from wdsctl.core.safe_open import open_file_beneath
 from wdsctl.core.storage import source_files
@@ -80,12 +81,15 @@ class FilePart:
     def copy_to(self, descriptor: int) -> None:
         """Append the part to an open file. The kernel copies the bytes if the file systems support it."""
         if self.header:
-            for chunk in self.chunks():
-                _write_all(descriptor, chunk, self.path)
+            self._append(descriptor, self.chunks())
             return
         at = self.offset + (0 if is_url(self.path) else self._copy_in_kernel(descriptor))
-        for chunk in replace(self, offset=at, size=self.offset + self.size - at).chunks():
-            _write_all(descriptor, chunk, self.path)
+        self._append(descriptor, replace(self, offset=at, size=self.offset + self.size - at).chunks())
+
+    def _append(self, descriptor: int, chunks: Iterator[bytes]) -> None:
+        for chunk in chunks:
+            with translate_os_errors(self.path):
+                write_all(descriptor, chunk)
 
     def _copy_in_kernel(self, descriptor: int) -> int:
         """Let the kernel copy as much as it can, and return the number of bytes."""
@@ -101,13 +105,6 @@ class FilePart:
             except (OSError, AttributeError):
                 pass  # not supported between these file systems or on this system: a plain copy reports errors
         return copied
-
-
-def _write_all(descriptor: int, chunk: bytes, path: str) -> None:
-    rest = memoryview(chunk)
-    with translate_os_errors(path):
-        while rest:
-            rest = rest[os.write(descriptor, rest) :]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wdsctl.core.array_types import Int64Array
+from wdsctl.core.json_text import checked_count
 from wdsctl.core.records import Records
 from wdsctl.core.samples.naming import INDEX_BITS
 
@@ -56,12 +57,14 @@ class OffsetsHeader(NamedTuple):
 
 def parse_offsets_header(header: Any, dtypes: Mapping[str, str]) -> OffsetsHeader:
     """The header as values. Raises ValueError, KeyError and TypeError for impossible ones."""
-    extensions, generation = list(map(_parse_part_name, header["extensions"])), _count(header["generation"])
+    extensions, generation = list(map(_parse_part_name, header["extensions"])), checked_count(header["generation"])
     if len(set(extensions)) != len(extensions):
         raise ValueError(extensions)
-    layouts = [tuple(extensions[_count(i)] for i in row) for row in header["layouts"]]
+    layouts = [tuple(extensions[checked_count(i)] for i in row) for row in header["layouts"]]
     shards = Records(ShardEntry, (_shard(*row) for row in header["shards"]))
-    columns = {name: (_count(at), dtype, _count(count)) for name, (at, dtype, count) in header["columns"].items()}
+    columns = {
+        name: (checked_count(at), dtype, checked_count(count)) for name, (at, dtype, count) in header["columns"].items()
+    }
     if any(dtype != dtypes[name] for name, (_, dtype, _) in columns.items()):
         raise ValueError(columns)
     return OffsetsHeader(generation, extensions, layouts, shards, columns)
@@ -143,18 +146,12 @@ def _are_keys_utf8(columns: OffsetsColumns, start: int, stop: int) -> bool:
 
 def _shard(number: Any, path: Any, size: Any, samples: Any, layout_hash: Any) -> ShardEntry:
     return ShardEntry(
-        id=_count(number, _LAST_SHARD),
+        id=checked_count(number, _LAST_SHARD),
         path=_text(path),
-        size=_count(size),
-        samples=_count(samples, 1 << INDEX_BITS),
+        size=checked_count(size),
+        samples=checked_count(samples, 1 << INDEX_BITS),
         layout_hash=_text(layout_hash),
     )
-
-
-def _count(number: Any, most: int = _LARGEST) -> int:
-    if type(number) is not int or not 0 <= number <= most:
-        raise ValueError(number)
-    return number
 
 
 def _text(text: Any) -> str:

@@ -26,7 +26,7 @@ from typing import Any
 
 from wdsctl.core.errors import CatalogError
 from wdsctl.core.files import MALFORMED_ERRORS
-from wdsctl.core.json_text import read_json
+from wdsctl.core.json_text import checked_count, read_json
 from wdsctl.core.text import escape_unprintable
 from wdsctl.core.urls import redact_secrets
 from wdsctl.core.version import VERSION
@@ -151,7 +151,7 @@ def parse_pointer(data: bytes, where: str) -> Pointer:
 def _pointer_of(document: Mapping[str, Any]) -> Pointer:
     """Raises what a damaged document causes."""
     files = tuple(
-        PublishedFile(_checked_name(each["name"]), _count(each["size"]), _checked_sha256(each["sha256"]))
+        PublishedFile(_checked_name(each["name"]), checked_count(each["size"]), _checked_sha256(each["sha256"]))
         for each in document["files"]
     )
     if any(file.object_name != each["object"] for file, each in zip(files, document["files"], strict=True)):
@@ -161,13 +161,13 @@ def _pointer_of(document: Mapping[str, Any]) -> Pointer:
     by = document["published"]
     return Pointer(
         id=_text(document["id"]),
-        revision=_count(document["revision"]),
-        generation=_count(document["generation"]),
+        revision=checked_count(document["revision"]),
+        generation=checked_count(document["generation"]),
         files=files,
-        schemas={_text(name): _count(version) for name, version in document["schemas"].items()},
+        schemas={_text(name): checked_count(version) for name, version in document["schemas"].items()},
         version=_text(document["wdsctl"]),
         host=_text(by["host"]),
-        pid=_count(by["pid"]),
+        pid=checked_count(by["pid"]),
         time=_text(by["time"]),
         command=_text(by["command"]),
     )
@@ -217,10 +217,4 @@ def _checked_sha256(value: object) -> str:
 def _text(value: object) -> str:
     if not isinstance(value, str) or len(value) > _MAX_TEXT_CHARS:
         raise ValueError("an invalid text")
-    return value
-
-
-def _count(value: object) -> int:
-    if type(value) is not int or not 0 <= value < 1 << 62:
-        raise ValueError("an invalid number")
     return value

@@ -12,7 +12,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wdsctl.core.errors import DatasetError
-from wdsctl.core.json_text import read_json
+from wdsctl.core.json_text import read_json_or_none
 from wdsctl.core.media.kinds import FORMAT_BY_EXTENSION, decoder_package, has_reader
 from wdsctl.core.media.sniff import SniffedContent, sniff
 from wdsctl.core.samples.conversations import is_conversation, normalize_conversation
@@ -331,7 +331,7 @@ def _display_name(content: SniffedContent) -> str:
 
 
 def _parse_objects(wholes: Sequence[bytes]) -> list[dict[str, Any]]:
-    return [parsed for parsed in map(_parse_json, wholes) if isinstance(parsed, dict)]
+    return [parsed for parsed in map(read_json_or_none, wholes) if isinstance(parsed, dict)]
 
 
 def _image_names(document: dict[str, Any]) -> tuple[str, ...]:
@@ -368,13 +368,6 @@ def _json_key_facts(objects: Sequence[dict[str, Any]], share: float) -> tuple[Js
             )
         )
     return tuple(facts)
-
-
-def _parse_json(head: bytes) -> Any:
-    try:
-        return read_json(head)
-    except ValueError:
-        return None
 
 
 def _walk_json_keys(value: dict[str, Any]) -> Iterator[tuple[tuple[str | None, ...], Any]]:

@@ -30,7 +30,7 @@ from wdsctl.core.dataset.shard_names import (
 )
 from wdsctl.core.errors import Finding, InputError, translate_os_errors
 from wdsctl.core.records import Records
-from wdsctl.core.safe_open import allow_path_hint, is_beneath, is_link_outside
+from wdsctl.core.safe_open import allow_path_hint, is_beneath, is_folder_entry, is_link_outside
 from wdsctl.core.shards.in_place.kinds import IN_PLACE_FORMATS
 from wdsctl.core.shards.readers import read_small_file
 from wdsctl.core.storage.open import storage_for
@@ -365,7 +365,7 @@ def _read_folder(entries: Iterable[os.DirEntry[str]], root: str) -> tuple[list[s
         if is_link_outside(entry, root):
             links_outside.add(entry.name)
             names.append(entry.name)
-        elif _is_folder(entry):
+        elif is_folder_entry(entry):
             names.append(f"{entry.name}/")
             if entry.is_symlink():
                 linked.append(entry.name)
@@ -384,13 +384,6 @@ def outside_finding(root: str, path: str) -> Finding:
     real = os.path.realpath(os.path.join(root, path))
     message = f"a link that leads out of the dataset, to {printable_path(real)}, is skipped; {allow_path_hint(real)}"
     return Finding(code="WDS409", severity="error", message=message, shard=printable_path(path))
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir()
-    except OSError:  # a link to itself
-        return False
 
 
 def remote_files(root: str) -> list[ShardFile]:

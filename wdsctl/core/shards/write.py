@@ -13,7 +13,7 @@ from contextlib import closing, suppress
 from typing import NamedTuple
 
 from wdsctl.core.errors import DatasetError, UsageError, WdsctlError, wdsctl_error_from
-from wdsctl.core.files import replace_atomically
+from wdsctl.core.files import replace_atomically, write_all
 from wdsctl.core.safe_open import FolderOpener
 from wdsctl.core.samples.naming import RawSample, dotless_key
 from wdsctl.core.storage.source_files import read_files
@@ -58,17 +58,11 @@ def write_shard(path: str, root: str, samples: Sequence[RawSample]) -> WrittenSh
     with replace_atomically(path) as draft:
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         try:
-            out = BufferedWriter(lambda data: _write_all(descriptor, data), descriptor)
+            out = BufferedWriter(lambda data: write_all(descriptor, data), descriptor)
             size_bytes = write_samples(out, root, samples)
         finally:
             os.close(descriptor)
     return WrittenShard(len(samples), size_bytes)
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    left = memoryview(data)
-    while left:
-        left = left[os.write(descriptor, left) :]
 
 
 class BufferedWriter:

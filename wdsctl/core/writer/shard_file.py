@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from typing import cast
 
 from wdsctl.core.errors import wdsctl_error_from
-from wdsctl.core.files import create_in, open_file_draft
+from wdsctl.core.files import create_in, open_file_draft, write_all
 from wdsctl.core.importers.protocol import FilePart, Part
 from wdsctl.core.shards.write import WRITE_BUFFER_BYTES, BufferedWriter
 from wdsctl.core.tar_header import END_OF_ARCHIVE, TAR_BLOCK_BYTES, build_tar_header
@@ -70,9 +70,7 @@ class ShardFile:
         self._stack.close()
 
     def _write(self, data: bytes) -> None:
-        left = memoryview(data)
         try:
-            while left:
-                left = left[os.write(self._descriptor, left) :]
+            write_all(self._descriptor, data)
         except OSError as error:
             raise wdsctl_error_from(error, self.path, "write") from error

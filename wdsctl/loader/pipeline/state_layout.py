@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from wdsctl.core.checkpoint.state import MAX_COUNT, damaged_state_error
+from wdsctl.core.checkpoint.state import damaged_state_error, is_count
 from wdsctl.core.errors import StateMismatch, join_indented
 from wdsctl.core.text import short_repr
 
@@ -110,7 +110,7 @@ def _find_stream_error(stream: Mapping[str, Any], draws: int) -> str:
     while isinstance(position, Mapping):
         counts = [value for name, value in position.items() if name not in _ADDRESS_FIELDS]
         texts = [position[name] for name in _TEXT_FIELDS if name in position]
-        if not all(map(_is_count, counts)) or not all(isinstance(text, str) for text in texts):
+        if not all(map(is_count, counts)) or not all(isinstance(text, str) for text in texts):
             return f"a stage has the position {short_repr(dict(position))}, expected counts"
         if "until" in position:  # packs of a window, which began at `upstream`
             began: Any = position.get("upstream")
@@ -125,10 +125,6 @@ def _find_stream_error(stream: Mapping[str, Any], draws: int) -> str:
     draw, step = position
     is_valid = draw + (step > 0) == draws if is_current else draw <= draws
     return "" if is_valid else f"its samples are at draw {draw}, and its references at {draws}"
-
-
-def _is_count(value: Any) -> bool:
-    return type(value) is int and 0 <= value < MAX_COUNT
 
 
 def _is_position(value: Any) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from wdsctl.core.checkpoint.state import MAX_COUNT, damaged_state_error
+from wdsctl.core.checkpoint.state import damaged_state_error, is_count
 from wdsctl.core.text import short_repr
 from wdsctl.loader.order.shuffle import ORDER_VERSION, UNSHUFFLED
 from wdsctl.loader.plan.component_orders import OrderSizes
@@ -57,7 +57,7 @@ def checked_order_facts(facts: dict[str, Any]) -> dict[str, Any]:
     """The facts of a state, from which the loader takes sizes, seeds, weights and past versions. Raises StateMismatch
     WDS502 for facts that no plan has."""
     sources = facts.get("sources")
-    found = [name for name in _SIZE_FACTS if name in facts and not _is_count(facts[name], 1)]
+    found = [name for name in _SIZE_FACTS if name in facts and not is_count(facts[name], 1)]
     found += [name for name, is_valid in _FACT_CHECKS.items() if name in facts and not is_valid(facts[name])]
     if not isinstance(sources, list) or not all(isinstance(each, str) for each in sources):
         found.append("sources")
@@ -76,10 +76,6 @@ def checked_order_facts(facts: dict[str, Any]) -> dict[str, Any]:
     return facts
 
 
-def _is_count(value: Any, least: int = 0) -> bool:
-    return type(value) is int and least <= value < MAX_COUNT
-
-
 def _are_rows(value: Any, is_valid: Callable[[list[Any]], bool], width: int) -> bool:
     """Whether a value is a list of lists of this width that are valid."""
     return isinstance(value, list) and all(type(row) is list and len(row) == width and is_valid(row) for row in value)
@@ -87,17 +83,17 @@ def _are_rows(value: Any, is_valid: Callable[[list[Any]], bool], width: int) -> 
 
 def _is_past_version(row: list[Any]) -> bool:
     component, end, samples, seed, digest, shards = row
-    is_valid = _is_count(component) and _is_count(end, 1) and _is_count(samples, 1) and type(seed) is int
-    return is_valid and isinstance(digest, str) and isinstance(shards, list) and all(map(_is_count, shards))
+    is_valid = is_count(component) and is_count(end, 1) and is_count(samples, 1) and type(seed) is int
+    return is_valid and isinstance(digest, str) and isinstance(shards, list) and all(map(is_count, shards))
 
 
 _SIZE_FACTS = ("lanes", "max_samples_per_sequence", "max_batch_samples")
 _FACT_CHECKS: dict[str, Callable[[Any], bool]] = {
     "turn_samples": lambda value: is_run_length_text(value, 1),
     "weights": lambda value: isinstance(value, str),
-    "weight_edits": lambda value: _are_rows(value, lambda row: _is_count(row[0]) and isinstance(row[1], str), 2),
-    "schedule_world_size": lambda value: _is_count(value, 1),
-    "seeds": lambda value: _are_rows(value, lambda row: _is_count(row[0]) and type(row[1]) is int, 2),
+    "weight_edits": lambda value: _are_rows(value, lambda row: is_count(row[0]) and isinstance(row[1], str), 2),
+    "schedule_world_size": lambda value: is_count(value, 1),
+    "seeds": lambda value: _are_rows(value, lambda row: is_count(row[0]) and type(row[1]) is int, 2),
     "past_versions": lambda value: _are_rows(value, _is_past_version, 6),
 }
 

@@ -11,7 +11,7 @@ from wdsctl.core.importers.annotations.annotated import AnnotatedSample
 from wdsctl.core.importers.annotations.labelled import PictureIndex, label_error
 from wdsctl.core.importers.common.folder_files import FolderFiles, probe_folders, split_of_path
 from wdsctl.core.importers.common.values import read_head
-from wdsctl.core.json_text import read_json
+from wdsctl.core.json_text import read_json, read_json_or_none
 from wdsctl.core.samples.naming import strip_extension
 from wdsctl.core.text import path_for_message
 
@@ -29,16 +29,9 @@ def find_picture_json(path: str, what: str, keys: Sequence[bytes], is_one: Calla
             continue
         # The picture that LabelMe puts into the file is longer than the head, and `imagePath` may follow it.
         whole = head if len(head) < _HEAD_BYTES else read_head(full_path, MAX_DOCUMENT_BYTES)
-        if all(key in whole for key in keys) and is_one(_parse(whole)):
+        if all(key in whole for key in keys) and is_one(read_json_or_none(whole)):
             return f"{path_for_message(name)} has {what}"
     return ""
-
-
-def _parse(data: bytes) -> Any:
-    try:
-        return read_json(data)
-    except ValueError:
-        return None
 
 
 def _first_json_files(path: str) -> list[str]:
