@@ -386,3 +386,23 @@ def test_csv_nul_byte_fails_only_its_row(tmp_path: Path) -> None:
     (error,) = read_errors(f"{root}/t.csv").values()
 
     assert (error.code, error.where) == ("WDS232", f"{root}/t.csv:11")
+
+
+@pytest.mark.parametrize(
+    ("rows", "is_header"),
+    [
+        (["This is one.\tDas ist eins.", "This is two.\tDas ist zwei."], False),
+        (["\u3053\u308c\u306f\u732b\u3067\u3059\u3002\t5", "\u3053\u308c\u306f\u72ac\u3067\u3059\u3002\t6"], False),
+        (["a man rides a brown horse on the beach\t0.5", "two dogs run after a ball in a park\t0.7"], False),
+        (["Timestamp\tHow do you feel today?", "2026\tI feel quite well."], True),
+        (["How do you feel today?", "well"], True),
+        (["Image Index\tFinding Labels", "one\tNo finding."], True),
+    ],
+)
+def test_first_row_of_sentences_is_no_header(tmp_path: Path, rows: list[str], is_header: bool) -> None:
+    source = a_folder(tmp_path, {"a.tsv": "\n".join([*rows, *rows[1:] * 3]).encode()})
+
+    if is_header:
+        assert len(read_samples(source, form="csv")) == 4
+    else:
+        assert open_error(source, form="csv").code == "WDS243"

@@ -32,6 +32,19 @@ def test_media_field_of_any_format_becomes_part(tmp_path: Path, form: str) -> No
         assert sample[ending] == b"medium"
 
 
+def test_column_whose_values_name_files_of_any_kind_becomes_part(tmp_path: Path) -> None:
+    notes = {f"2018/{i}.{ending}": f"{ending} {i}".encode() for i in range(4) for ending in ("wav", "midi")}
+    rows = "audio,score,source,version\n" + "".join(f"2018/{i}.wav,2018/{i}.midi,rows.csv,1.{i}\n" for i in range(4))
+    root = a_folder(tmp_path, {"rows.csv": rows.encode(), **notes})
+
+    found = read_samples(root)
+
+    assert sorted(found) == [f"2018/{i}" for i in range(4)]
+    assert all(sorted(parts) == ["audio.wav", "json", "score.midi"] for parts in found.values())
+    assert found["2018/3"]["score.midi"] == b"midi 3"
+    assert json.loads(found["2018/3"]["json"]) == {"source": "rows.csv", "version": 1.3}
+
+
 def test_coco_images_may_have_any_format(tmp_path: Path) -> None:
     images = [{"id": i, "file_name": f"{ending}.{ending}"} for i, ending in enumerate(ENDINGS)]
     instances = {"images": images, "annotations": [], "categories": []}

@@ -134,6 +134,7 @@ def test_urls_of_media_have_warning(tmp_path: Path) -> None:
     [
         ("records100/00000/{:05d}_lr", ("{c}.dat", "{c}.hea")),  # as PTB-XL
         ("BraTS20_Training_{:03d}", ("{c}/{c}_flair.nii.gz", "{c}/{c}_seg.nii.gz")),
+        ("P{:03d}", ("labels/{c}.nii.gz", "volumes/{c}.npy")),
     ],
 )
 def test_files_that_begin_with_values_are_named(tmp_path: Path, values: str, files: tuple[str, ...]) -> None:

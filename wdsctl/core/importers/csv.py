@@ -40,6 +40,7 @@ from wdsctl.core.importers.common.text import (
     Record,
     TextRows,
     decode_line,
+    is_sentence,
     iter_text_lines,
     read_text_head,
     text_encoding,
@@ -61,6 +62,8 @@ _UNDECODED_BYTE = re.compile("[\ud800-\udfff]")  # as the error handler `surroga
 CELL_TYPES = "cell-types"
 _MAX_ROW_BYTES = 64 << 20  # also of a row of many lines: Python's parser takes four bytes a character
 _DELIMITERS = {"comma": ",", "tab": "\t", "semicolon": ";", "pipe": "|"}
+
+_COMPARED_ROWS = 17  # the first one, and rows that are compared with it
 
 
 class CsvImporter:
@@ -374,8 +377,8 @@ def _open_reader(path: str, options: Options, *, is_probe: bool = False) -> _Csv
             hint="give each column a name of its own",
         )
     if not reader.columns:
-        cells = _read_header(path, reader)
-        if header == "auto" and _is_data(cells):
+        cells, *others = _read_first_cells(path, reader)
+        if header == "auto" and _is_data(cells, others):
             if not is_probe:
                 raise _no_header_error(path, cells, options)
             reader.columns = tuple(f"column_{i}" for i in range(1, len(cells) + 1))
@@ -426,17 +429,18 @@ def _delimiter(path: str, text: str, options: Options, quotes: str, stated: str)
     return max(",\t;|", key=fitness)
 
 
-def _read_header(path: str, reader: _CsvReader) -> list[str]:
-    """The cells of the first row, after a line `sep=;`."""
+def _read_first_cells(path: str, reader: _CsvReader) -> list[list[str]]:
+    """The cells of the first row, after a line `sep=;`, and of rows below it. Raises the fault of the first row."""
     with translate_os_errors(path, "read"), open_text_file(path) as file:
-        found = next(islice(reader.read_rows(file, path, 0, 1), reader.rows_above, None), None)
-    if found is None:
+        rows = islice(reader.read_rows(file, path, 0, 1), reader.rows_above, reader.rows_above + _COMPARED_ROWS)
+        found = [(cells, fault, line) for cells, fault, line, *_ in rows]
+    if not found:
         raise InputError("the file has no rows", hint="check the path", where=path_for_message(path), code="WDS003")
-    cells, fault, line, *_ = found
+    cells, fault, line = found[0]
     fault = fault or _encoding_error("header", "".join(cells), path, line)
     if fault is not None:
         raise fault
-    return cells
+    return [cells for cells, *_ in found]
 
 
 def _column_names(path: str, cells: list[str]) -> tuple[str, ...]:
@@ -453,13 +457,18 @@ def _column_names(path: str, cells: list[str]) -> tuple[str, ...]:
     return columns
 
 
-def _is_data(cells: list[str]) -> bool:
-    """Whether a first row is data and no header: a cell names a file or is a URL, or all cells are numbers.
+def _is_data(cells: list[str], others: Sequence[list[str]]) -> bool:
+    """Whether a first row is data and no header: a cell names a file or is a URL, all cells are numbers, or all are
+    sentences as those of `others`, the rows below it, or numbers.
 
     The numbers 0, 1, 2, ... are names of columns: pandas writes them for a table whose columns have none.
     """
     if any(is_media_path(cell) or is_url(cell) for cell in cells):
         return True
+    sentences = [i for i, cell in enumerate(cells) if is_sentence(cell)]
+    if sentences and all(i in sentences or not cell.strip() or _is_number(cell) for i, cell in enumerate(cells)):
+        below = [is_sentence(row[i]) for row in others for i in sentences if i < len(row)]
+        return 2 * sum(below) > len(below)
     return all(map(_is_number, cells)) and [cell.strip() for cell in cells] != [str(i) for i in range(len(cells))]
 
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from wdsctl.core.importers.common.documents import structured_references
 from wdsctl.core.importers.common.files import (
     Stems,
+    extension_of_name,
     find_media_fields,
     find_spelled,
     is_below,
@@ -43,6 +44,7 @@ Rows = Sequence[Mapping[str, Any]]
 _USUAL_FOLDERS = ("images", "media", "data")
 _MAX_FOLDERS = 1_000  # folders of one level that are searched
 MAX_DEPTH = 3
+_MAX_PATH_CHARS = 1_000
 _PROBED_REFERENCES = 16  # that show whether a folder is worth counting
 _ENOUGH_SHARE = 0.5  # of the references: other folders are not searched
 
@@ -105,13 +107,32 @@ def find_files(search: Search, rows: Rows, options: Options) -> FoundFiles:
         return FoundFiles(FileNames(bases[0]), named, bases[1:] and bases)
     if not rows or ("files" in options and not chosen):
         return FoundFiles(FileNames(search.folder))
-    fields = chosen or find_media_fields("", {}, rows)
+    fields = chosen or (*find_media_fields("", {}, rows), *_fields_of_other_files(search, rows))
     by_path = _join_numbered_folders(search, rows, _find_paths(search, rows, fields))
     is_exported = any(KEY_COLUMN in row for row in rows)  # its other fields are parts
     if by_path.named or any(map(is_template, chosen)) or (not chosen and (fields or is_exported)):
         return by_path
     by_stem = _find_stems(search, rows, chosen)
     return _join_numbered_folders(search, rows, by_stem) if by_stem else by_path
+
+
+def _fields_of_other_files(search: Search, rows: Rows) -> Iterator[str]:
+    """Yield the fields of which at least half of the values name files that are no media, such as `2018/a.midi`, and
+    which are not one file for many rows.
+    """
+    for field in dict.fromkeys(name for row in rows for name in row):
+        values = [row[field] for row in rows if row.get(field)]
+        texts = {each for each in values if isinstance(each, str) and _may_be_other_file(each)}
+        if 2 * len(texts) <= len(values) or KEY_COLUMN in rows[0]:
+            continue
+        probed = list(texts)[:_PROBED_REFERENCES]
+        if max(_count_files(start, probed, search.limit)[0] for start in search.starts) * 2 >= len(probed):
+            yield field
+
+
+def _may_be_other_file(value: str) -> bool:
+    ending = extension_of_name(value)
+    return bool(ending) and not ending.isdecimal() and not is_media_path(value) and len(value) < _MAX_PATH_CHARS
 
 
 def _join_numbered_folders(search: Search, rows: Rows, found: FoundFiles) -> FoundFiles:

@@ -327,7 +327,8 @@ def make_mapping(
     else:
         media = find_media_fields(format_name, options, first)
     notes = {field: stems.note for table in tables for field, stems in table.names.stems.items()}
-    media = tuple(dict.fromkeys((*media, *notes)))
+    named = (field for table in tables for field in table.names.bases if field not in table.names.templates)
+    media = tuple(dict.fromkeys((*media, *named, *notes)))
     key = key or (":stem" if media else ":row")
     mapping = RowMapping.from_options(options, media=media, key=key, is_conversation=is_conversation)
     leaves = any(os.path.isabs(each) or ".." in each.split("/") for each in references_of(first, options))

@@ -379,3 +379,14 @@ class JsonFile:
 def _count_lines(data: Any, stop: int) -> int:
     """The number of line ends before an offset. Cost: reads the bytes before it, in pieces."""
     return sum(data[at : min(at + WINDOW_BYTES, stop)].count(b"\n") for at in range(0, stop, WINDOW_BYTES))
+
+
+_QUOTES = "\"')]\u201d\u00bb\u300d\u300f"
+_ENDS = (".", "!", "?", "\u2026", "\u3002", "\uff01", "\uff1f")  # of sentences
+_ENDS_WITHOUT_BLANKS = _ENDS[-3:]  # of languages without blanks between words
+
+
+def is_sentence(text: str) -> bool:
+    """Whether a text has eight words, or three and a sign at the end."""
+    words, end = text.split(None, 7), text.strip().rstrip(_QUOTES)
+    return len(words) > 7 or (len(words) > 2 and end.endswith(_ENDS)) or end.endswith(_ENDS_WITHOUT_BLANKS)

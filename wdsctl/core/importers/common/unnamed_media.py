@@ -39,6 +39,7 @@ _SURE_SHARE = 0.95
 _PLAIN_COLUMN = re.compile(r"[\w .-]+")  # that a template can name
 _MIN_BEGINNING = 3  # characters of a value that paths begin with
 _MAX_TEMPLATES = 32
+_MAX_SUBFOLDERS = 16  # that are searched for names of which rows have the beginnings
 _FEW_MEDIA = 10  # rows per medium: a table of words may lie beside a few pictures about it
 
 
@@ -115,7 +116,8 @@ def _templates_of_beginnings(rows: Rows, folder: str) -> list[str]:
 
 
 def _files_beginning(names_in: Callable[[str], FolderNames], value: str) -> Iterator[str]:
-    """Yield the paths that continue a value: the files in a folder of this name, or with an ending.
+    """Yield the paths that continue a value: the files in a folder of this name, or with an ending, also those in a
+    subfolder.
 
     `names_in`: the names in a folder, by its path.
     """
@@ -127,12 +129,13 @@ def _files_beginning(names_in: Callable[[str], FolderNames], value: str) -> Iter
             return
         below = os.path.join(below, component)
         names = names_in(below)
-    like_it = islice(names.files, bisect_left(names.files, name), None)
-    for each in takewhile(lambda file: file.startswith(name), like_it):
-        if each[len(name) : len(name) + 1] in (".", "_", "-"):
-            yield os.path.join(below, each)
     if name in names.folders:
         yield from (os.path.join(value, each) for each in names_in(value).files)
+    for folder in (below, *(os.path.join(below, each) for each in names.folders[:_MAX_SUBFOLDERS])):
+        files = names_in(folder).files
+        for each in takewhile(lambda file: file.startswith(name), islice(files, bisect_left(files, name), None)):
+            if each[len(name) : len(name) + 1] in (".", "_", "-"):
+                yield os.path.join(folder, each)
 
 
 def describe_templates(source: str, path: str, fitting: Sequence[FoundTemplate]) -> str:
