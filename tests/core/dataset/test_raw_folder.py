@@ -457,37 +457,3 @@ def test_hint_suggests_skipping_samples_last(tmp_path: Path) -> None:
     hint = caught.value.hint
     assert hint.index("complete the samples") < hint.index("--on-missing keep") < hint.index("--on-missing skip")
     assert "--on-missing skip` (skips 2 samples; left-out.tsv lists all that it leaves out)" in hint
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "form"),
-    [
-        ("captions.txt", "image,caption\n1.jpg,a cat\n", "csv"),
-        ("labels.csv", "image,caption\n1,a cat\n", "csv"),
-        ("rows.jsonl", '{"image": "Images/1.jpg", "caption": "a cat"}\n', "jsonl"),
-    ],
-)
-def test_hint_suggests_importer_for_single_table_that_names_media(
-    tmp_path: Path, name: str, text: str, form: str
-) -> None:
-    a_folder(tmp_path, f"Images/1.jpg Images/2.jpg Images/3.jpg {name}")
-    (tmp_path / name).write_text(text)
-
-    with pytest.raises(DatasetError) as caught:
-        list_raw_folder(str(tmp_path))
-
-    assert caught.value.code == "WDS201"
-    command = f"`wdsctl prepare {tmp_path}/{name} DEST --from {form}`"
-    assert caught.value.hint.startswith(
-        f"if {name} contains the labels of the files, run {command}; or complete the samples"
-    )
-
-
-def test_hint_does_not_suggest_importer_for_text_without_media_names(tmp_path: Path) -> None:
-    a_folder(tmp_path, "Images/1.jpg Images/2.jpg Images/3.jpg notes.txt")
-    (tmp_path / "notes.txt").write_text("we took these in June\n")
-
-    with pytest.raises(DatasetError) as caught:
-        list_raw_folder(str(tmp_path))
-
-    assert "--from" not in caught.value.hint

@@ -15,8 +15,10 @@ import pytest
 
 from tests.build import a_folder
 from tests.core.formats import open_error, read_errors, read_samples
+from wdsctl.core import importers
 from wdsctl.core.convert.convert import convert
 from wdsctl.core.errors import DatasetError
+from wdsctl.core.importers.protocol import DetailedSource
 
 FILES = {"a/1.jpg": b"one", "a/2.jpg": b"two!"}
 
@@ -204,3 +206,19 @@ def test_jsonl_of_others_with_key_column_keeps_files_that_rows_name(tmp_path: Pa
         assert {key: parts["jpg"] for key, parts in read_samples(source).items()} == {"1": b"one", "2": b"two"}
     by_key = read_samples(root, {"key": "__key__"})
     assert {key: set(parts) for key, parts in by_key.items()} == {"a": {"jpg", "json"}, "b": {"jpg", "json"}}
+
+
+def test_folder_of_lines_that_are_called_json_is_read(tmp_path: Path) -> None:
+    def manifest(*numbers: int) -> bytes:
+        rows = ({"audio_filepath": f"wav/{i}.wav", "text": f"text {i}"} for i in numbers)
+        return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+
+    files = {f"wav/{i}.wav": b"%d" % i for i in range(5)}
+    root = a_folder(tmp_path, {"train.json": manifest(0, 1, 2), "dev.json": manifest(3, 4), **files})
+
+    samples = read_samples(root)
+
+    assert {key: parts["wav"] for key, parts in samples.items()} == {f"wav/{i}": b"%d" % i for i in range(5)}
+    with importers.best_importer(root)[0].open(root, {}) as source:
+        assert isinstance(source, DetailedSource)
+        assert set(source.split_names) == {"train", "val"}

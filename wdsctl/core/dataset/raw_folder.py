@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from operator import attrgetter
 
-from wdsctl.core.dataset.location import quote_shell_word, shell_command
+from wdsctl.core.dataset.location import quote_shell_word
 from wdsctl.core.dataset.raw_folder_walk import (
     DOCUMENT_KEYS,
     RawFolderScan,
@@ -22,11 +22,9 @@ from wdsctl.core.dataset.raw_folder_walk import (
     walk_raw_folder,
     walk_raw_store,
 )
-from wdsctl.core.errors import DatasetError, InputError, PermissionDenied, join_indented, translate_os_errors
-from wdsctl.core.invocation import current_invocation
+from wdsctl.core.errors import DatasetError, InputError, PermissionDenied, join_indented
 from wdsctl.core.media.kinds import MEDIA_KINDS
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
-from wdsctl.core.safe_open import name_source
 from wdsctl.core.samples.key_rules import (
     UNDECIDED_KEY_RULE,
     KeyRuleChoice,
@@ -36,7 +34,6 @@ from wdsctl.core.samples.key_rules import (
     use_given_key_rule,
 )
 from wdsctl.core.samples.naming import FIRST_DOT, KNOWN_EXTENSION, KeyRuleName, OnMissing, RawSample, dotless_key
-from wdsctl.core.storage.source_files import read_start
 from wdsctl.core.text import path_for_message, pluralize
 from wdsctl.core.urls import is_url
 
@@ -231,7 +228,7 @@ def _apply_policy(root: str, scan: RawFolderScan, parts: tuple[str, ...], on_mis
                 _describe_counts(len(incomplete), scan), *examples, *([f"... and {more:,} more"] if more else [])
             ),
             where=root,
-            hint=_table_hint(root, scan, incomplete) + _fix_hint(expected, incomplete=len(incomplete), scan=scan),
+            hint=_fix_hint(expected, incomplete=len(incomplete), scan=scan),
         )
         error.lone_files = tuple(_lone_files(scan, incomplete))
         raise error
@@ -328,12 +325,8 @@ def _describe_missing_part(part: str, existing_parts: Sequence[str]) -> str:
     return f"{part} (it has {other}: `--parts {both}` accepts both)" if other else part
 
 
-#: Extension of a file that may hold labels -> the format that reads it.
-_LABEL_FORMATS = {"csv": "csv", "tsv": "csv", "txt": "csv", "jsonl": "jsonl", "ndjson": "jsonl", "json": "json"}
 _MAX_LABEL_FILES = 10  # more incomplete samples are data, such as a text per image
-_LABEL_HEAD_BYTES = 1 << 16
 _OBJECT_PER_LINE = re.compile(r"\s*\{.*\}[ \t\r]*\n\s*\{")  # as manifests of NeMo, which are called .json
-_WORD = re.compile(r"[^,;\t|\"'\s:\[\]{}#]+")
 
 
 def has_object_per_line(head: str) -> bool:
@@ -347,36 +340,6 @@ def _lone_files(scan: RawFolderScan, incomplete: Mapping[str, tuple[str, ...]]) 
         return []
     samples = (sample for sample in scan.samples if sample.key in incomplete and len(sample.parts) == 1)
     return [f"{sample.key}.{sample.parts[0].name}" for sample in samples]
-
-
-def _table_hint(root: str, scan: RawFolderScan, incomplete: Mapping[str, tuple[str, ...]]) -> str:
-    """The command that takes a lone file for the labels of the media, if it names some of them; empty if none does.
-
-    It comes first in the hint: leaving such a file out would lose the labels of all samples.
-    """
-    lone = [name for name in _lone_files(scan, incomplete) if name.rpartition(".")[2].lower() in _LABEL_FORMATS]
-    if not lone:
-        return ""
-    names = {
-        name
-        for key, parts in scan.samples
-        for part in parts
-        if equivalent_part(part.name)[1] in MEDIA_KINDS
-        for stem in (key.rpartition("/")[2],)
-        for name in (stem, f"{stem}.{part.name}")
-    }
-    verb = current_invocation("prepare", ())[0]
-    name_source(root)
-    for name in lone:
-        path = os.path.join(root, name)
-        with translate_os_errors(path, "read"):
-            head = read_start(path, _LABEL_HEAD_BYTES).decode("utf-8", "replace")
-        if any(word.rpartition("/")[2] in names for word in _WORD.findall(head)):
-            form = _LABEL_FORMATS[name.rpartition(".")[2].lower()]
-            form = "jsonl" if form == "json" and has_object_per_line(head) else form
-            command = shell_command(verb, path, "DEST", "--from", form)
-            return f"if {path_for_message(name)} contains the labels of the files, run {command}; or "
-    return ""
 
 
 def _fix_hint(expected: Sequence[str], *, incomplete: int, scan: RawFolderScan) -> str:

@@ -27,6 +27,7 @@ from wdsctl.core.importers.common.tables import (
     Table,
     choose_tables,
     file_split_findings,
+    find_tables,
     has_named_files,
     make_mapping,
     match_folder,
@@ -59,6 +60,7 @@ _EXTENSIONS = (
 )
 _SCORE_ALONE = 0.5  # of a folder whose lines name no files, if there are no media in it
 _MAX_PROBED_FILES = 50  # files of a folder whose first lines decide which fields name files
+_JSON = (".json",)
 _MAX_DEPTH = 2  # levels of folders below the source that are searched
 
 
@@ -74,6 +76,8 @@ class JsonlImporter:
         if source_files.is_file(path):
             return _match_file(path)
         found = find_file_below(path, _is_lines_name, depth=_MAX_DEPTH)
+        if found is None and _are_json_lines(path):  # as manifests of NeMo
+            return match_folder(path, _JSON, _read_first, _SCORE_ALONE)
         match = None
         if found is not None and found.lower().endswith(_JSON_EXTENSIONS) and not is_object_per_line(found):
             return None
@@ -129,6 +133,12 @@ def _match_file(path: str) -> FormatMatch | None:
     return FormatMatch(0.8, "each line is an object") if is_lines else None
 
 
+def _are_json_lines(folder: str) -> bool:
+    """Whether the tables of a folder that are called .json all have an object on each line."""
+    paths = find_tables(folder, _JSON)
+    return bool(paths) and all(map(is_object_per_line, paths))
+
+
 def names_files(path: str) -> bool:
     """Whether the lines of a file, or of the files of a folder, name files that exist."""
     if source_files.is_folder(path):
@@ -147,7 +157,9 @@ def has_only_compressed_lines(path: str) -> bool:
 
 def _choose_files(root: str, read: ReadFirstRows, options: Options) -> list[Table]:
     """The files of a folder: those that name files of the folder, or else all of them."""
-    tables = choose_tables(root, _EXTENSIONS, read, options, joins_equal_fields=True, is_needed=False)
+    is_json = find_file_below(root, _is_lines_name, depth=_MAX_DEPTH) is None and _are_json_lines(root)
+    extensions = _JSON if is_json else _EXTENSIONS
+    tables = choose_tables(root, extensions, read, options, joins_equal_fields=True, is_needed=is_json)
     if tables:
         return tables
     files = _list_files(root)

@@ -63,3 +63,31 @@ def test_incomplete_samples_are_reported_for_option(tmp_path: Path, policy: str,
     assert finding.message == f"1 incomplete sample (such as 2: no txt): {expected_action}"
     listed = Path(report.left_out_list).read_text(encoding="utf-8") if report.left_out_list else ""
     assert (f"\t{root}/2\t" in listed) == (policy == "skip")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "form"),
+    [
+        ("captions.txt", "image,caption\nImages/1.jpg,a cat\n", "csv"),
+        ("labels.csv", "image,caption\n1,a cat\n", "csv"),
+        ("rows.jsonl", '{"image": "Images/1.jpg", "caption": "a cat"}\n', "jsonl"),
+        ("rows.json", '{"image": "Images/1.jpg"}\n{"image": "Images/2.jpg"}\n', "jsonl"),
+    ],
+)
+def test_hint_has_command_for_lone_table_that_names_media(tmp_path: Path, name: str, text: str, form: str) -> None:
+    a_folder(tmp_path, {f"Images/{i}.jpg": b"x" for i in (1, 2, 3)})
+    (tmp_path / name).write_text(text)
+
+    error = open_error(tmp_path, form="folder")
+
+    assert error.code == "WDS201"
+    command = f"`wdsctl convert {tmp_path}/{name} DEST --from {form}`"
+    assert error.hint.startswith(f"if {name} contains the labels of the files, run {command}; or complete the samples")
+
+
+@pytest.mark.parametrize("text", ["we took these in June\n", "# Images\n1 ok Images/1.jpg\n2 ok Images/2.jpg\n"])
+def test_hint_has_no_command_for_text_that_is_no_table_of_media(tmp_path: Path, text: str) -> None:
+    a_folder(tmp_path, {f"Images/{i}.jpg": b"x" for i in (1, 2, 3)})
+    (tmp_path / "notes.txt").write_text(text)
+
+    assert "--from" not in open_error(tmp_path, form="folder").hint
