@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from pathlib import Path
 
 import pytest
 
 from tests.build import a_folder, an_image
-from tests.core.formats import read_samples
+from tests.core.formats import read_errors, read_samples
 from wdsctl.core.media.kinds import FORMAT_BY_EXTENSION, MEDIA_EXTENSIONS, MEDIA_FORMATS, MediaFormat
 from wdsctl.core.media.sniff import extension_of_content
 
@@ -43,6 +44,37 @@ def test_column_whose_values_name_files_of_any_kind_becomes_part(tmp_path: Path)
     assert all(sorted(parts) == ["audio.wav", "json", "score.midi"] for parts in found.values())
     assert found["2018/3"]["score.midi"] == b"midi 3"
     assert json.loads(found["2018/3"]["json"]) == {"source": "rows.csv", "version": 1.3}
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_column_of_media_in_base64_becomes_part(tmp_path: Path, form: str) -> None:
+    pictures = [an_image("PNG"), an_image("JPEG")]
+    texts = [b64encode(pictures[0]).decode(), f"data:image/jpeg;base64,{b64encode(pictures[1]).decode()}"]
+    rows = {
+        "csv": "image,text\n" + "".join(f'"{each}",a cat\n' for each in texts),
+        "jsonl": "".join(json.dumps({"image": each, "text": "a cat"}) + "\n" for each in texts),
+    }
+    root = a_folder(tmp_path, {f"rows.{form}": rows[form].encode()})
+
+    assert read_samples(root, form=form) == {
+        "000000000": {"png": pictures[0], "json": b'{"text":"a cat"}'},
+        "000000001": {"jpg": pictures[1], "json": b'{"text":"a cat"}'},
+    }
+
+
+@pytest.mark.parametrize("text", ["a cat " * 20, "abcd" * 30, "0123456789abcdef" * 8, "/path/to/a/file" * 9])
+def test_texts_are_no_media_in_base64(tmp_path: Path, text: str) -> None:
+    row = json.dumps({"image": text}, separators=(",", ":")).encode()
+    root = a_folder(tmp_path, {"rows.jsonl": row + b"\n"})
+
+    assert read_samples(root, form="jsonl") == {"000000000": {"json": row}}
+
+
+def test_text_that_begins_as_a_medium_in_base64_and_is_none_has_an_error(tmp_path: Path) -> None:
+    row = {"image": b64encode(an_image("PNG")).decode() + "?"}
+    root = a_folder(tmp_path, {"rows.jsonl": json.dumps(row).encode() + b"\n"})
+
+    assert {i: each.code for i, each in read_errors(root, form="jsonl").items()} == {0: "WDS232"}
 
 
 def test_coco_images_may_have_any_format(tmp_path: Path) -> None:

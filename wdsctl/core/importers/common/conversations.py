@@ -6,14 +6,12 @@ The media of a row are numbered in the order of their places in the conversation
 
 from __future__ import annotations
 
-import binascii
-from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
-from urllib.parse import unquote_to_bytes
 
 from wdsctl.core.dataset.config import DatasetConfig
 from wdsctl.core.errors import DatasetError, WdsctlError
+from wdsctl.core.importers.common.encoded_media import is_encoded_medium
 from wdsctl.core.importers.common.files import extension_of_name, find_media_fields
 from wdsctl.core.importers.protocol import FieldUse, Options, SourceDescription
 from wdsctl.core.media.kinds import FORMAT_BY_EXTENSION
@@ -89,23 +87,7 @@ def list_conversation_references(rows: Iterable[Mapping[str, Any]], fields: Sequ
             names += [value for _, value in list_conversation_media(row, fields) if isinstance(value, str)]
         except WdsctlError:
             continue  # reported when the row is read
-    return [name for name in names if not is_data_url(name)]
-
-
-def is_data_url(value: Any) -> bool:
-    return isinstance(value, str) and value.startswith("data:")
-
-
-def read_data_url(url: str) -> bytes:
-    """The bytes of a data: URL. Raises DatasetError WDS232 if they are not base64."""
-    head, comma, data = url.partition(",")
-    try:
-        if not comma or not head.endswith(";base64"):
-            raise ValueError("expected `;base64,`")
-        return b64decode(unquote_to_bytes(data), validate=True)
-    except (ValueError, binascii.Error) as error:
-        hint = "write the bytes of the file in base64, or the name of a file"
-        raise DatasetError(f"the data: URL cannot be read: {error}", hint=hint, code="WDS232") from error
+    return [name for name in names if not is_encoded_medium(name)]
 
 
 def check_conversation(row: Mapping[str, Any], part_names: Iterable[str]) -> None:

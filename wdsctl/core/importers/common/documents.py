@@ -14,9 +14,9 @@ from wdsctl.core.errors import WdsctlError
 from wdsctl.core.importers.common.conversations import (
     conversation_media_fields,
     has_conversations,
-    is_data_url,
     list_conversation_references,
 )
+from wdsctl.core.importers.common.encoded_media import is_encoded_medium
 from wdsctl.core.importers.common.files import find_media_fields
 from wdsctl.core.importers.protocol import FieldUse, Options, SourceDescription
 from wdsctl.core.media.kinds import FORMAT_BY_EXTENSION
@@ -72,7 +72,7 @@ def structured_references(rows: Sequence[Mapping[str, Any]], options: Options) -
             names += [value for _, value in list_document_images(row) if isinstance(value, str)]
         except WdsctlError:
             continue  # reported when the row is read
-    return [name for name in names if not is_data_url(name)]
+    return [name for name in names if not is_encoded_medium(name)]
 
 
 def may_be_structured(columns: Iterable[str]) -> bool:

@@ -19,6 +19,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from wdsctl.core.errors import DatasetError, UsageError, WdsctlError, wdsctl_error_from
+from wdsctl.core.importers.common.encoded_media import is_encoded_medium
 from wdsctl.core.importers.common.templates import check_template, is_template, parse_template
 from wdsctl.core.importers.common.values import parse_list_option
 from wdsctl.core.importers.protocol import FilePart, Options
@@ -339,7 +340,8 @@ def find_media_fields(format_name: str, options: Options, rows: Sequence[Mapping
 def list_references(rows: Iterable[Mapping[str, Any]], fields: Iterable[str]) -> list[str]:
     """The references in these fields of the rows."""
     names = tuple(fields)
-    return [each for row in rows for name in names for each in _iter_texts(row.get(name))]
+    values = (each for row in rows for name in names for each in _iter_texts(row.get(name)))
+    return [each for each in values if not is_encoded_medium(each)]
 
 
 def _is_file_field(values: Sequence[Any]) -> bool:
@@ -347,10 +349,12 @@ def _is_file_field(values: Sequence[Any]) -> bool:
 
 
 def is_media_path(value: Any) -> bool:
-    """Whether a value, or every item of a list, looks like the path of a media file."""
+    """Whether a value, or every item of a list, looks like the path of a media file, or is an encoded medium."""
     texts = [text.rstrip() for text in _iter_texts(value)]
     return bool(texts) and all(
-        extension_of_name(text) in REFERENCED_EXTENSIONS and not is_url(text) and "\n" not in text for text in texts
+        is_encoded_medium(text)
+        or (extension_of_name(text) in REFERENCED_EXTENSIONS and not is_url(text) and "\n" not in text)
+        for text in texts
     )
 
 

@@ -13,11 +13,10 @@ from typing import Any, NamedTuple
 from wdsctl.core.errors import DatasetError, Finding, UsageError, WdsctlError
 from wdsctl.core.importers.common.conversations import (
     check_conversation,
-    is_data_url,
     list_conversation_media,
-    read_data_url,
 )
 from wdsctl.core.importers.common.documents import list_document_images, name_document_images
+from wdsctl.core.importers.common.encoded_media import decode_medium, is_encoded_medium
 from wdsctl.core.importers.common.files import (
     Stems,
     extension_of_name,
@@ -284,8 +283,7 @@ def _numbered_media(found: Iterable[tuple[str, Any]], base: _ReferenceBase, wher
     """The parts of media with (place, value), in this order: `0.jpg`, `1.png`; a single one is `jpg`."""
     pieces: list[RowPart] = []
     for place, value in found:
-        medium = read_data_url(value) if is_data_url(value) else value
-        pieces += _media_parts("", medium, base, f"{where}, {place}")
+        pieces += _media_parts("", value, base, f"{where}, {place}")
     if len(pieces) < 2:
         return pieces
     names = [f"{i}.{piece.name}" for i, piece in enumerate(pieces)]
@@ -333,6 +331,8 @@ def _media_parts(prefix: str, value: Any, base: _ReferenceBase, where: str) -> I
             return
         case bytes() | bytearray() | memoryview():
             yield _make_bytes_part(prefix, bytes(value), "")
+        case str() if is_encoded_medium(value):
+            yield _make_bytes_part(prefix, decode_medium(value), "")
         case str():
             yield _make_reference_part(prefix, value, base, where)
         case {"bytes": data, "path": path, **more} if not more:
@@ -361,7 +361,9 @@ def media_part_names(mapping: RowMapping, field: str, value: Any) -> list[str]:
         case bytes() | bytearray() | memoryview():
             return [_join_name(prefix, extension_of_content(bytes(value[:_HEAD_BYTES]), len(value)))]
         case str():
-            return [_join_name(prefix, extension_of_name(value) or "bin")]
+            data = decode_medium(value) if is_encoded_medium(value) else b""
+            ending = extension_of_content(data, len(data)) if data else extension_of_name(value)
+            return [_join_name(prefix, ending or "bin")]
         case {"bytes": data, "path": path}:
             ending = extension_of_name(path or "")
             return [_join_name(prefix, ending)] if ending else media_part_names(mapping, field, data)
@@ -430,7 +432,7 @@ def _row_key(row: SourceRow, mapping: RowMapping) -> str:
 def _first_path(value: Any) -> str:
     match value:
         case str():
-            return value
+            return "" if is_encoded_medium(value) else value
         case {"path": str(path)}:
             return path
         case [first, *_]:

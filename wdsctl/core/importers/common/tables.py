@@ -20,6 +20,7 @@ from wdsctl.core.importers.common.commands import repeat_command
 from wdsctl.core.importers.common.compressed import strip_compression
 from wdsctl.core.importers.common.conversations import conversation_media_fields, has_conversations
 from wdsctl.core.importers.common.documents import document_media_fields, has_documents
+from wdsctl.core.importers.common.encoded_media import is_encoded_medium
 from wdsctl.core.importers.common.files import PROBED_ROWS, find_media_fields
 from wdsctl.core.importers.common.folder_files import (
     LITTER_FOLDERS,
@@ -329,7 +330,8 @@ def make_mapping(
     notes = {field: stems.note for table in tables for field, stems in table.names.stems.items()}
     named = (field for table in tables for field in table.names.bases if field not in table.names.templates)
     media = tuple(dict.fromkeys((*media, *named, *notes)))
-    key = key or (":stem" if media else ":row")
+    is_encoded = all(is_encoded_medium(row[field]) for row in first for field in media if row.get(field))
+    key = key or (":row" if is_encoded else ":stem")
     mapping = RowMapping.from_options(options, media=media, key=key, is_conversation=is_conversation)
     leaves = any(os.path.isabs(each) or ".." in each.split("/") for each in references_of(first, options))
     has_file_splits = any(table.split for table in tables)
