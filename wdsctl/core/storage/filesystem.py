@@ -56,9 +56,7 @@ def _driver_options(scheme: str) -> dict[str, Any]:
 
         # botocore keeps 10 connections, and further requests wait for one of them.
         configured = conf.get(scheme, {}).get("config_kwargs", {})
-        return {
-            "config_kwargs": {"max_pool_connections": MAX_CONNECTIONS, **_s3_checksums(), **_s3_session(), **configured}
-        }
+        return {"config_kwargs": {"max_pool_connections": MAX_CONNECTIONS, **_s3_options(), **configured}}
     return {}
 
 
@@ -85,23 +83,8 @@ def _separate_random_pauses(scheme: str) -> None:
             module.random = generator
 
 
-def _s3_checksums() -> dict[str, str]:
-    """Keep botocore from adding a CRC-32 to uploads, unless the user's environment has a choice.
-
-    wdsctl sends the MD5 of every upload. Over HTTPS, botocore would also copy the body to add the CRC-32 after it.
-    """
-    if "AWS_REQUEST_CHECKSUM_CALCULATION" in os.environ:
-        return {}
-    try:
-        from botocore.config import Config
-    except ImportError:  # the driver is missing, which fsspec reports
-        return {}
-    option = "request_checksum_calculation"  # older versions have none, and add none
-    return {option: "when_required"} if option in Config.OPTION_DEFAULTS else {}
-
-
-def _s3_session() -> dict[str, Any]:
-    """Bound the answers of S3, and check its redirects."""
+def _s3_options() -> dict[str, Any]:
+    """Bound the answers of S3, check its redirects, and send no checksums besides ours."""
     try:
         from wdsctl.core.storage.s3_session import session_options
     except ImportError:  # the driver is missing, which fsspec reports
