@@ -99,6 +99,7 @@ def test_yaml_keys_and_dates_are_read_as_text() -> None:
         ("a: !!int x\n", 1, "'x' does not fit its tag"),
         ("a: 1\n---\nb: 2\n", 2, "another document"),
         ("a: " + "[" * 100 + "]" * 100, 1, "nested more than 60 levels"),
+        ("a0: &a0 {b: 1}\n" + "".join(f"a{i}: &a{i} {{<<: *a{i - 1}}}\n" for i in range(1, 70)), 61, "nested more"),
     ],
 )
 def test_from_yaml_refuses_invalid_text_with_line(text: str, line: int, why: str) -> None:
