@@ -173,6 +173,9 @@ def _redirect(source: str, target: str) -> CIMultiDict[str]:
         "http://10.1.2.3",
         "http://[::1]/",
         "http://[::ffff:127.0.0.1]/",
+        "http://[::127.0.0.1]/",
+        "http://[64:ff9b::10.1.2.3]/",
+        "http://[2002:a01:203::]/",
         "http://[fe80::1]/",
         "http://2130706433/",
         "http://0/",
@@ -198,7 +201,8 @@ class _Rebinding(CheckedResolver):
         self._addresses = list(addresses)
 
     async def _next_address(self, _host: str, port: int, **_: Any) -> Any:
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (self._addresses.pop(0), port))]
+        addresses = self._addresses.pop(0).split()
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (each, port)) for each in addresses]
 
 
 def _redirect_params(source: str, target: str) -> Any:
@@ -206,11 +210,12 @@ def _redirect_params(source: str, target: str) -> Any:
     return SimpleNamespace(url=URL(source), headers=CIMultiDict[str](), response=response)
 
 
-def test_redirect_is_judged_by_the_address_that_was_connected_to() -> None:
+@pytest.mark.parametrize("addresses", ["8.8.8.8", "8.8.8.8 10.1.2.3"])
+def test_redirect_is_judged_by_the_address_that_was_connected_to(addresses: str) -> None:
     """The name of the server is public for the connection, and private for whoever asks for it again."""
 
     async def follow() -> None:
-        resolver = _Rebinding("8.8.8.8")
+        resolver = _Rebinding(addresses)
         await resolver.resolve("localhost", 80)
         await check_redirect(resolver, _redirect_params("http://localhost/a", "http://127.0.0.1/"))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ipaddress import IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from typing import NamedTuple
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -33,10 +33,19 @@ def too_long_error(url: str) -> StorageError:
     )
 
 
+#: Networks whose addresses end in an IPv4 address that packets are sent on to: IPv4-compatible, and NAT64.
+_TRANSLATED_NETWORKS = (IPv6Network("::/96"), IPv6Network("64:ff9b::/96"))
+
+
 def is_public_address(text: str) -> bool:
-    """Whether an IP address is neither of this machine nor of a private network."""
+    """Whether an IP address is neither of this machine nor of a private network, nor leads to one by translation."""
     address = ip_address(text.partition("%")[0])
-    return ((address.ipv4_mapped or address) if isinstance(address, IPv6Address) else address).is_global
+    if isinstance(address, IPv6Address):
+        inner = address.ipv4_mapped or address.sixtofour
+        if any(address in network for network in _TRANSLATED_NETWORKS):
+            inner = IPv4Address(int(address) & 0xFFFFFFFF)
+        address = inner or address
+    return address.is_global
 
 
 #: By which S3, Google, Azure and the Hub name the next page of a list.

@@ -108,9 +108,9 @@ async def open_session(**options: Any) -> ClientSession:
 
 
 class CheckedResolver(ThreadedResolver):
-    """Resolves names, and remembers whether the addresses that it gave to connections are public.
+    """Resolves names, and remembers whether one of the addresses that it gave to connections is public.
 
-    A name may have another address at each request. So redirects are judged by the addresses that were connected to,
+    The answer may come from any of them. A name may have another address at each request. So redirects are judged by the addresses that were connected to,
     and names in `public_only` get no connection to another kind of address.
     """
 
@@ -121,8 +121,9 @@ class CheckedResolver(ThreadedResolver):
 
     async def resolve(self, host: str, *args: Any, **options: Any) -> Any:
         found = await super().resolve(host, *args, **options)
-        self.are_public[host] = is_public = all(is_public_address(each["host"]) for each in found)
-        if host in self.public_only and not is_public:
+        are_public = [is_public_address(each["host"]) for each in found]
+        self.are_public[host] = any(are_public)
+        if host in self.public_only and not all(are_public):
             # No StorageError: aiohttp would take it for a network error, and it would be repeated.
             raise InputError(redirect_message(host), where=host, hint=REDIRECT_HINT, code="WDS404")
         return found
@@ -172,11 +173,12 @@ async def check_redirect(resolver: CheckedResolver | None, redirect: TraceReques
         redirect.headers.popall(name, None)
     source, host = redirect.url.host or "", target.host or ""
     connected = resolver.are_public.get(source) if resolver else None
-    if not (await _is_public(source) if connected is None else connected):
+    # A server that has addresses of both kinds may have answered from the public one.
+    if not (await _is_public(source, any) if connected is None else connected):
         return
     if resolver:
         resolver.public_only.add(host)
-    if not await _is_public(host):
+    if not await _is_public(host, all):
         raise StorageError(redirect_message(host), where=redact_secrets(str(redirect.url)), hint=REDIRECT_HINT)
 
 
@@ -190,10 +192,12 @@ async def check_pages(session: Any, _context: Any, request: TraceRequestStartPar
     check_page(_lists[session], str(request.url))
 
 
-async def _is_public(host: str) -> bool:
-    """Whether all addresses of a host are public. A host without addresses counts as public: no request reaches it."""
+async def _is_public(host: str, quantifier: Callable[[list[bool]], bool]) -> bool:
+    """Whether `any` or `all` addresses of a host are public. One without addresses counts as public: no request
+    reaches it.
+    """
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         return True
-    return all(is_public_address(str(each[4][0])) for each in found)
+    return quantifier([is_public_address(str(each[4][0])) for each in found])
