@@ -53,6 +53,12 @@ def test_known_schemas_are_those_of_catalog_and_ledger() -> None:
         document(files=None),
         document(files=[{"name": "catalog.sqlite", "object": "files/other", "size": 1, "sha256": "a" * 64}]),
         document(files=json.loads(document())["files"] * 2),
+        document(
+            files=[
+                {"name": name, "object": f"files/{'a' * 64}-{name[-1]}", "size": 1, "sha256": "a" * 64}
+                for name in ("a", "a/b/c")
+            ]
+        ),
         document(revision=-1),
         document(revision=True),
         document(generation=1.5),

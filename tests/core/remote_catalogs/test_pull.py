@@ -8,6 +8,7 @@ import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import fsspec
 import pytest
@@ -15,7 +16,7 @@ import pytest
 from tests.build import a_shard, samples, some_shards
 from tests.machines import Machines, Notes, fetch_catalog, machines_in
 from tests.remote import FaultyFileSystem, remove_retry_pauses, upload_shards
-from wdsctl.core.errors import CatalogError, PermissionDenied, StorageError
+from wdsctl.core.errors import CatalogError, InputError, PermissionDenied, StorageError
 from wdsctl.core.index.index import index
 from wdsctl.core.inspect.inspect import inspect
 from wdsctl.core.opened.history import read_log
@@ -166,6 +167,26 @@ def test_damaged_or_missing_object_is_refused(tmp_path: Path, machine: Machines,
 
     store().pipe_file(path, data)
     assert inspect(url).samples == 15
+
+
+def test_catalog_over_limit_or_free_space_is_not_fetched(
+    tmp_path: Path, machine: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = publish_dataset(tmp_path, machine)
+    pointer = json.loads(store().cat_file(f"{META}/current.json"))
+    pointer["files"][0]["size"] = 1 << 37
+    store().pipe_file(f"{META}/current.json", json.dumps(pointer).encode())
+    monkeypatch.setattr("shutil.disk_usage", lambda _path: SimpleNamespace(free=1 << 36))
+    with pytest.raises(StorageError, match="has 68,719,476,736 left") as caught:
+        fetch_catalog(url)
+    assert caught.value.code == "WDS401"
+
+    pointer["files"][0]["size"] = 1 << 61
+    store().pipe_file(f"{META}/current.json", json.dumps(pointer).encode())
+    with pytest.raises(InputError, match="fetches up to 274,877,906,944") as refused:
+        fetch_catalog(url)
+    assert refused.value.code == "WDS421"
+    assert set(take_fetched_names()) == {"current.json"}
 
 
 def test_object_damaged_in_transfer_is_fetched_again(tmp_path: Path, machine: Machines) -> None:

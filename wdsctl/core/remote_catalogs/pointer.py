@@ -19,9 +19,10 @@ import shlex
 import socket
 import sys
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from itertools import accumulate
 from typing import Any
 
 from wdsctl.core.errors import CatalogError
@@ -158,6 +159,8 @@ def _pointer_of(document: Mapping[str, Any]) -> Pointer:
         raise ValueError("an object whose name does not match its checksum")
     if len({file.name for file in files}) != len(files):
         raise ValueError("two files with the same name")
+    if {folder for file in files for folder in _folders_of(file.name)} & {file.name for file in files}:
+        raise ValueError("a file that is the folder of another")
     by = document["published"]
     return Pointer(
         id=_text(document["id"]),
@@ -171,6 +174,10 @@ def _pointer_of(document: Mapping[str, Any]) -> Pointer:
         time=_text(by["time"]),
         command=_text(by["command"]),
     )
+
+
+def _folders_of(name: str) -> Iterator[str]:
+    return accumulate(name.split("/")[:-1], "{}/{}".format)
 
 
 def is_published_name(name: str) -> bool:

@@ -9,17 +9,22 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime, timezone
 
-from wdsctl.core.errors import CatalogError, PermissionDenied, translate_os_errors
+from wdsctl.core.errors import CatalogError, InputError, PermissionDenied, StorageError, translate_os_errors
+from wdsctl.core.file_limits import RAISE_LIMITS_HINT, scale_limit
 from wdsctl.core.files import copy_file, make_folder, move_path, remove_empty_folder, remove_file, remove_tree
 from wdsctl.core.remote_catalogs.evict import evict_mirrors
 from wdsctl.core.remote_catalogs.mirror import CATALOG_NAME, Mirror, MirrorRecord, file_sha256
 from wdsctl.core.remote_catalogs.pointer import Pointer, PublishedFile
 from wdsctl.core.remote_catalogs.ranges import create_partial_file, forget_ranges, is_fetched_in_part, remember_url
 from wdsctl.core.remote_catalogs.store import CatalogStore, FoundPointer
+from wdsctl.core.urls import redact_secrets
+
+MAX_CATALOG_BYTES = 256 << 30  # of all files of a published catalog
 
 logger = logging.getLogger("wdsctl.catalog")
 
@@ -29,7 +34,8 @@ def pull(folder: str, url: str) -> None:
 
     Leaves a mirror alone while a process of this machine changes its catalog, and keeps unpublished changes if nothing
     was published since.
-    Raises CatalogError WDS302 and WDS303 if the published catalog cannot be used, StorageDown, PermissionDenied.
+    Raises CatalogError WDS302 and WDS303 if the published catalog cannot be used, InputError WDS421 and StorageError
+    WDS401 if it is too large, StorageDown, PermissionDenied.
     """
     mirror, store = Mirror(folder, url), CatalogStore(url)
     remember_url(folder, url)
@@ -132,6 +138,7 @@ def apply_pointer(
     """
     former = mirror.read_applying()
     missing = [file for file in found.pointer.files if not mirror.is_unchanged(file, record)]
+    _check_sizes(mirror, found.pointer.files, missing)
     for file in missing:
         _fetch(mirror, store, file)
     mirror.write_applying(found.pointer)
@@ -147,12 +154,38 @@ def apply_pointer(
 
 def _restore(mirror: Mirror, store: CatalogStore, record: MirrorRecord, missing: list[PublishedFile]) -> MirrorRecord:
     """Fetch files that were removed from a mirror whose other files have unpublished changes."""
+    _check_sizes(mirror, record.pointer.files, missing)
     for file in missing:
         _fetch(mirror, store, file)
     _move_into_place(mirror, missing)
     found = {file.name: mirror.stamp(file.name) for file in missing}
     stamps = {**record.stamps, **{name: stamp for name, stamp in found.items() if stamp is not None}}
     return mirror.write_record(record.pointer, record.tag, stamps)
+
+
+def _check_sizes(mirror: Mirror, files: Sequence[PublishedFile], missing: Sequence[PublishedFile]) -> None:
+    """Check sizes, which the pointer states, before a byte is fetched: a checksum is only known at the end of a file.
+
+    Raises InputError WDS421 for a catalog over the limit, StorageError WDS401 if the disk has no room for it.
+    """
+    size, allowed = sum(file.size for file in files), scale_limit(MAX_CATALOG_BYTES)
+    if size > allowed:
+        raise InputError(
+            f"the published catalog has {size:,} bytes, and wdsctl fetches up to {allowed:,}",
+            where=redact_secrets(mirror.url),
+            hint=f"check who published it; if it is valid, {RAISE_LIMITS_HINT}",
+            code="WDS421",
+        )
+    needed = sum(file.size for file in missing if not is_fetched_in_part(file))
+    with translate_os_errors(mirror.folder):
+        free = shutil.disk_usage(mirror.folder).free
+    if needed > free:
+        raise StorageError(
+            f"the published catalog takes {needed:,} bytes, and the disk has {free:,} left",
+            where=mirror.folder,
+            hint="free some space, or set XDG_DATA_HOME to a folder on a larger disk",
+            code="WDS401",
+        )
 
 
 def _fetch(mirror: Mirror, store: CatalogStore, file: PublishedFile) -> None:

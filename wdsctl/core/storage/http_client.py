@@ -110,8 +110,8 @@ async def open_session(**options: Any) -> ClientSession:
 class CheckedResolver(ThreadedResolver):
     """Resolves names, and remembers whether one of the addresses that it gave to connections is public.
 
-    The answer may come from any of them. A name may have another address at each request. So redirects are judged by the addresses that were connected to,
-    and names in `public_only` get no connection to another kind of address.
+    The answer may come from any of them. A name may have another address at each request. So redirects are judged by
+    the addresses that were connected to, and names in `public_only` get no connection to another kind of address.
     """
 
     def __init__(self) -> None:
