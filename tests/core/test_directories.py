@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import os
+import stat
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,7 @@ from wdsctl.core.directories import (
     user_cache_folder,
     user_data_folder,
 )
-from wdsctl.core.errors import InputError, StorageError
+from wdsctl.core.errors import InputError, PermissionDenied, StorageError
 
 #: Functions that create, change or remove files by path. `open` is checked by its mode.
 WRITES = {
@@ -193,3 +195,25 @@ def test_folder_that_does_not_exist_is_not_held(tmp_path: Path) -> None:
         (tmp_path / "none").mkdir()
         with open_folder(str(tmp_path / "none")):
             pass
+
+
+@pytest.mark.parametrize(
+    ("mode", "owner", "parent_owner", "is_refused"),
+    [(0o755, 0, 0, False), (0o777, 0, 0, True), (0o700, 7, 0, True), (0o700, 7, 7, False), (0o770, 0, 7, False)],
+)
+def test_data_folder_of_strangers_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, owner: int, parent_owner: int, is_refused: bool
+) -> None:
+    def facts(folder: str, uid: int) -> os.stat_result:
+        found = list(os.stat(folder))
+        found[stat.ST_MODE], found[stat.ST_UID] = stat.S_IFDIR | mode, uid
+        return os.stat_result(found)
+
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    folder, above = facts(str(tmp_path), owner), facts(str(tmp_path), parent_owner)
+    with monkeypatch.context() as patch:
+        patch.setattr("os.lstat", lambda _path: folder)
+        patch.setattr("os.stat", lambda _path: above)
+        refusal = pytest.raises(PermissionDenied, match="other users can change") if is_refused else nullcontext()
+        with refusal:
+            user_data_folder()

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-from wdsctl.core.errors import InputError, StorageError
+from wdsctl.core.errors import InputError, PermissionDenied, StorageError
 
 #: O_PATH requires no permission to list the folder, only to traverse it. O_NOFOLLOW_ANY (macOS) covers a whole path.
 _FOLDER_FLAGS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
@@ -65,15 +65,42 @@ class OpenFolder(NamedTuple):
 
 
 def user_data_folder() -> str:
-    """The folder of this user's catalogs of other roots, among them the mirrors of published catalogs."""
+    """The folder of this user's catalogs of other roots, among them the mirrors of published catalogs.
+
+    Raises PermissionDenied if another user has created it, or all users can write to it: what lies there is believed.
+    """
+    return _checked_own(_data_path(), "XDG_DATA_HOME")
+
+
+def user_cache_folder() -> str:
+    """The folder of files that wdsctl can compute again for this user. Raises as `user_data_folder`."""
+    return _checked_own(_cache_path(), "XDG_CACHE_HOME")
+
+
+def _data_path() -> str:
     data = os.environ.get("XDG_DATA_HOME") or os.path.join(os.path.expanduser("~"), ".local", "share")
     return os.path.join(os.path.realpath(data), "wdsctl")
 
 
-def user_cache_folder() -> str:
-    """The folder of files that wdsctl can compute again for this user."""
+def _cache_path() -> str:
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return os.path.join(os.path.realpath(cache), "wdsctl")
+
+
+def _checked_own(folder: str, variable: str) -> str:
+    try:
+        found, above = os.lstat(folder), os.stat(os.path.dirname(folder))
+    except OSError:
+        return folder  # whoever creates or opens it reports why that fails
+    # The owner of the folder above may be another one: `sudo` keeps HOME, and containers map users.
+    is_open_to_all = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_IWOTH
+    if found.st_uid not in (os.geteuid(), 0, above.st_uid) or is_open_to_all:
+        raise PermissionDenied(
+            "other users can change the files that wdsctl keeps for this user",
+            where=folder,
+            hint=f"set {variable} to a folder that only you can write to",
+        )
+    return folder
 
 
 def is_private(folder: str) -> bool:
@@ -205,7 +232,7 @@ def _open_child(name: str, above: int, path: str, *, create: bool) -> int:
             raise
     with suppress(FileExistsError):  # another process created it at the same time
         # With a umask of 0, all users could put catalogs and joins into the folders of this user.
-        is_of_user = name == "wdsctl" and path in (user_data_folder(), user_cache_folder())
+        is_of_user = name == "wdsctl" and path in (_data_path(), _cache_path())
         os.mkdir(name, 0o700 if is_of_user else 0o777, dir_fd=above)
     return os.open(name, _FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=above)
 
