@@ -126,6 +126,12 @@ def left_out_lines(dest: Path) -> list[str]:
         # Words may be the names of parts, and the folders the samples.
         ({**files_in("one", ["day", "night", "dusk"]), **files_in("two", ["day", "night", "dusk"])},
          "partfolders or scenes"),
+        # Texts of equal names, which may be translations, or texts of two classes.
+        ({**files_in("en", COUNTED, "txt"), **files_in("fr", COUNTED, "txt")}, "folder or partfolders"),
+        ({**files_in("train/en", NAMED, "txt"), **files_in("train/fr", NAMED, "txt")}, "folder or partfolders"),
+        ({**files_in("pos", COUNTED, "txt"), **files_in("neg", NAMED, "txt")}, "folder"),
+        # Numbers from _0000 on are channels only if a folder has the names without them.
+        ({**files_in("cat", [f"{n}_0000" for n in NAMED]), **files_in("dog", ["x_0000", "y_0000"])}, "imagefolder"),
         # Splits, not parts.
         ({**files_in("train", COUNTED), **files_in("val", COUNTED)}, "folder"),
         # Unpaired domains.
@@ -149,6 +155,17 @@ def left_out_lines(dest: Path) -> list[str]:
 )  # fmt: skip
 def test_evidence_decides_between_parts_and_classes(tmp_path: Path, files: dict[str, bytes], expected: str) -> None:
     assert formats_of(a_folder(tmp_path, files)) == expected
+
+
+def test_numbers_of_channels_are_parts_of_case(tmp_path: Path) -> None:
+    source, dest = tmp_path / "raw", tmp_path / "made"
+    channels = files_in("imagesTr", [f"case_{n}_{c:04d}" for n in COUNTED for c in (0, 1)], "nii.gz")
+    a_folder(source, channels | files_in("labelsTr", [f"case_{n}" for n in COUNTED], "nii.gz"))
+
+    report = prepare(str(source), str(dest))
+
+    assert sorted(report.field_map) == ["imagestr_0000", "imagestr_0001", "labelstr"]
+    assert_all_files_are_accounted_for(source, dest)
 
 
 @pytest.mark.parametrize("names", [("blur", "sharp"), ("cat", "dog")])

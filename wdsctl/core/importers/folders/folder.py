@@ -13,6 +13,7 @@ from wdsctl.core.errors import Finding, WdsctlError
 from wdsctl.core.importers.common.samples import SourceSample
 from wdsctl.core.importers.common.source import SampleSource
 from wdsctl.core.importers.common.values import check_format_options, parse_choice_option, parse_list_option
+from wdsctl.core.importers.folders.paired import RAW_FILES_SCORE
 from wdsctl.core.importers.lone_tables import check_lone_tables
 from wdsctl.core.importers.protocol import FilePart, FormatMatch, Options, Source, SourceDescription
 from wdsctl.core.importers.splits.folders import split_folder_findings, splits_by_folder
@@ -36,7 +37,7 @@ class FolderImporter:
             return None
         for name in islice(_walk_names(path), _PROBED_NAMES):
             if split_name(name) and not name.endswith((".tar", ".tgz", ".tar.gz")):
-                return FormatMatch(0.2, f"raw files, such as {name}")
+                return FormatMatch(RAW_FILES_SCORE, f"raw files, such as {name}")
         return None
 
     def open(self, path: str, options: Options) -> Source:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from wdsctl.core.dataset.config import DatasetConfig
 from wdsctl.core.errors import Finding, InputError, WdsctlError
@@ -27,8 +27,12 @@ from wdsctl.core.samples.naming import safe_key
 from wdsctl.core.storage import source_files
 from wdsctl.core.text import path_for_message, pluralize
 
+RAW_FILES_SCORE = 0.2  # of a folder whose files are samples by their names up to the first dot
 
-class PairedSamples:
+Side = TypeVar("Side")
+
+
+class PairedSamples(Generic[Side]):
     """Name of a sample -> name of the part -> path.
 
     `parts`: (side, name of the part) -> number of files. A side is the folder, or the word, that says the part.
@@ -36,9 +40,9 @@ class PairedSamples:
 
     def __init__(self) -> None:
         self.files: dict[str, dict[str, str]] = {}
-        self.parts: Counter[tuple[str, str]] = Counter()
+        self.parts: Counter[tuple[Side, str]] = Counter()
 
-    def add(self, name: str, part: str, path: str, side: str) -> bool:
+    def add(self, name: str, part: str, path: str, side: Side) -> bool:
         """Make a file a part of a sample. Returns False if the sample has this part already."""
         files = self.files.setdefault(name, {})
         if part in files:
@@ -47,7 +51,7 @@ class PairedSamples:
         self.parts[side, part] += 1
         return True
 
-    def config_of_sides(self, field_of: Callable[[str], str] = str) -> DatasetConfig:
+    def config_of_sides(self, field_of: Callable[[Side], str]) -> DatasetConfig:
         """A CrudeSample with a field for each side that has a name. It is optional if some samples lack it."""
         fields: dict[str, set[str]] = {}
         for side, part in self.parts:
@@ -66,7 +70,7 @@ class PairedFolder(NamedTuple):
     """
 
     files: FolderFiles
-    samples: PairedSamples
+    samples: PairedSamples[Any]
     uses: Iterable[FieldUse]
     findings: Iterable[Finding]
     reason: str

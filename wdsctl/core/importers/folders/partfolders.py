@@ -18,7 +18,6 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from types import MappingProxyType
 from typing import NamedTuple
 
 from wdsctl.core.dataset.config import DatasetConfig
@@ -45,15 +44,15 @@ from wdsctl.core.importers.common.roles import (
 from wdsctl.core.importers.folders.class_folders import CLASSES_SCORE
 from wdsctl.core.importers.folders.equal_stems import (
     Level,
-    Verdict,
+    PartSite,
     find_part_sites,
     judge_sites,
     name_of_word,
-    split_file,
-    strip_affix,
     walk_levels,
 )
+from wdsctl.core.importers.folders.evidence import Side, Verdict, split_file
 from wdsctl.core.importers.folders.paired import (
+    RAW_FILES_SCORE,
     PairedFolder,
     PairedLayout,
     PairedSamples,
@@ -86,6 +85,7 @@ _NESTED_FOLDERS = 16  # below a folder of annotations that may be one of parts
 _SCORES: dict[Verdict, float] = {
     "classes": 0.15,  # less than that of raw files
     "words": SCENES_SCORE,
+    "texts": RAW_FILES_SCORE,
     "unsure": CLASSES_SCORE,
     "parts": 0.83,
 }
@@ -93,31 +93,30 @@ _REASONS: dict[Verdict, str] = {
     "classes": ", but the files differ like those of classes; --from partfolders pairs them",
     "words": ", which make one sample of each name",
     "unsure": ", which make one sample of each name",
+    "texts": ", which make one sample of each name",
 }
 
 
 def _match(path: str) -> FormatMatch | None:
-    groups = _find_groups(path, probes=_PROBED_FOLDERS)
-    if not groups:
+    sites = _find_sites(path, probes=_PROBED_FOLDERS)
+    if not sites:
         unpaired = _find_unpaired(path)
         return FormatMatch(0.75, unpaired.reason) if unpaired else None
-    first = groups[0]
-    shown = join_with_and([path_for_message(f"{first.prefix}{name}") for name in (first.main, *first.others)])
-    verdict = next(each for each in _SCORES if any(group.verdict == each for group in groups))
-    reason = f"{shown} have files of matching names"
+    first = sites[0]
+    verdict = next(each for each in _SCORES if any(site.verdict == each for site in sites))
+    reason = f"{join_with_and(list(map(path_for_message, first.folders)))} have files of matching names"
     if first.left_over:
         what = join_with_and([path_for_message(f"{first.prefix}{name}") for name in first.left_over])
         reason += f" (those of {what} have other names, and stay out)"
     if verdict != "parts":
         return FormatMatch(_SCORES[verdict], f"{reason}{_REASONS[verdict]}")
-    folders = tuple(f"{group.prefix}{name}" for group in groups for name in (group.main, *group.others))
-    return FormatMatch(_SCORES[verdict], reason, media_folders=folders)
+    return FormatMatch(_SCORES[verdict], reason, media_folders=tuple(each for site in sites for each in site.folders))
 
 
 def _read(root: str) -> PairedFolder:
     with translate_os_errors(root, "list"):
-        groups = _find_groups(root)
-        unpaired = None if groups else _find_unpaired(root)
+        sites = _find_sites(root)
+        unpaired = None if sites else _find_unpaired(root)
     if unpaired:
         raise no_samples_error(
             root,
@@ -125,53 +124,35 @@ def _read(root: str) -> PairedFolder:
             f"give counterparts the same names, such as {path_for_message(unpaired.medium)} and "
             f"{path_for_message(unpaired.counterpart)}; if the folders are classes, pass --from imagefolder",
         )
-    if not groups:
+    if not sites:
         raise no_samples_error(
             root,
             "no two folders have files with the same names",
             "check the path: images/ and masks/, for example, need files of the same names",
         )
-    files, samples = FolderFiles(root), PairedSamples()
+    files, samples = FolderFiles(root), PairedSamples[Side]()
     findings, repeats = list[Finding](), list[str]()
-    by_folder = _list_by_folder(files.paths, groups)
-    for group in groups:
-        if group.words:
-            findings += _pair_equal_names(group, by_folder, samples, repeats)
+    by_folder = _list_by_folder(files.paths, sites)
+    for site in sites:
+        if site.is_by_role:
+            findings += _pair_roles(site, by_folder, samples)
         else:
-            findings += _pair_roles(group, by_folder, samples)
+            findings += _pair_equal_names(site, by_folder, samples, repeats)
     if repeats:
         findings.append(unused_finding(repeats, "its folder has another file of the same name for the sample"))
     return PairedFolder(
         files,
         samples,
         [
-            FieldUse(f"{folder}/*.{extension_of_name(f'x.{part}')}", part, pluralize(count, "file"))
-            for (folder, part), count in samples.parts.items()
+            FieldUse(f"{side.folder}/*.{extension_of_name(f'x.{part}')}", part, pluralize(count, "file"))
+            for (side, part), count in samples.parts.items()
         ],
         findings,
         "outside the folders of parts, or without a file of the same name",
-        _config(samples, groups),
+        _config(samples),
         frozenset(repeats),
         lambda name, files: split_of_path(name) or split_of_path(next(iter(files.values()))),
     )
-
-
-class _Group(NamedTuple):
-    """Folders below `prefix`, which ends in a slash unless it is the root: `main` has the media, `others` further parts
-    of the same samples. `keys`: what their keys begin with. `verdict`: whether they are parts.
-
-    `words`: if equal names have shown the group, folder -> what its part is called before the extension, or empty.
-    `left_over`: folders beside them whose files have other names. `affixes`: see `PartSite`.
-    """
-
-    prefix: str
-    main: str
-    others: tuple[str, ...]
-    keys: str
-    verdict: Verdict = "parts"
-    words: Mapping[str, str] = MappingProxyType({})
-    left_over: tuple[str, ...] = ()
-    affixes: Mapping[str, tuple[str, str]] = MappingProxyType({})
 
 
 class _Unpaired(NamedTuple):
@@ -184,52 +165,38 @@ class _Unpaired(NamedTuple):
     counterpart: str
 
 
-def _find_groups(root: str, *, probes: int | None = None) -> list[_Group]:
-    """The groups of folders of the first level that has any. `probes`: look at so many folders. Raises OSError."""
+def _find_sites(root: str, *, probes: int | None = None) -> list[PartSite]:
+    """The sites of the first level that has any. `probes`: look at so many folders. Raises OSError."""
     for levels in walk_levels(root):
-        groups = [group for level in levels for group in _find_groups_in(root, level)]
-        if not all(group.verdict == "parts" for group in groups) or not groups:
-            sites = [site for level in levels for site in find_part_sites(root, *level, probes=probes)]
-            verdict = judge_sites(sites)
-            groups = [
-                _Group(
-                    site.prefix,
-                    *_main_and_others(site.words),
-                    site.keys,
-                    verdict,
-                    site.words,
-                    site.left_over,
-                    site.affixes,
-                )
-                for site in sites
-            ] or groups
-        if groups:
-            return groups
+        by_role = [site for level in levels for site in _find_roles(root, level)]
+        if by_role and all(site.verdict == "parts" for site in by_role):
+            return by_role
+        sites = [site for level in levels for site in find_part_sites(root, *level, probes=probes)]
+        verdict = judge_sites(sites)
+        if found := [site._replace(verdict=verdict) for site in sites] or by_role:
+            return found
     return []
 
 
-def _main_and_others(folders: Iterable[str]) -> tuple[str, tuple[str, ...]]:
-    main, *others = folders
-    return main, tuple(others)
-
-
-def _find_groups_in(root: str, level: Level) -> list[_Group]:
+def _find_roles(root: str, level: Level) -> list[PartSite]:
+    """The folders of media by their names, and beside them those whose files pair."""
     prefix, folders = level
     by_word = {name.lower(): name for name in reversed(folders)}
     mains = [by_word[word] for word in sorted(MEDIA_FOLDERS & by_word.keys())]
     if not mains and len(folders) == 2:
         mains = [name for word, name in by_word.items() if any(each in by_word for each in _PAIRS.get(word, ()))]
     for main in mains:
-        others = tuple(each for name in folders if name != main for each in _find_others(root, prefix, main, name))
+        others = [each for name in folders if name != main for each in _find_others(root, prefix, main, name)]
         if others:
-            return [_Group(prefix, main, others, prefix)]
+            return [PartSite(prefix, list(map(Side, (main, *others))), prefix, is_by_role=True)]
     found = []
     for core, main, roles in _folders_by_core(folders):
-        others = tuple(name for name in roles if _have_paired_names(root, prefix, main, name, share=PAIRED_SHARE))
+        others = [name for name in roles if _have_paired_names(root, prefix, main, name, share=PAIRED_SHARE)]
         if others:
             # Classes such as face/ and face_mask/ may have numbered files.
             verdict: Verdict = "parts" if split_of_folder(core) else "unsure"
-            found.append(_Group(prefix, main, others, f"{prefix}{core}/", verdict))
+            sides = list(map(Side, (main, *others)))
+            found.append(PartSite(prefix, sides, f"{prefix}{core}/", verdict, is_by_role=True))
     return found
 
 
@@ -326,50 +293,56 @@ def _first_medium(root: str, folder: str) -> str:
 
 
 def _pair_equal_names(
-    group: _Group, by_folder: Mapping[str, Sequence[str]], samples: PairedSamples, repeats: list[str]
+    site: PartSite, by_folder: Mapping[str, Sequence[str]], samples: PairedSamples[Side], repeats: list[str]
 ) -> Iterator[Finding]:
     """Add the samples of folders with equal names of files. Yields findings about those that lack a part.
 
     `repeats` gets the files whose folder has another one for the sample.
     """
-    have: dict[str, dict[str, None]] = {}
-    for folder, word in group.words.items():
-        top = f"{group.prefix}{folder}/"
-        own = have[folder] = {}
-        for path in by_folder.get(top, ()):
-            stem, extension = split_file(path[len(top) :])
+    have: dict[Side, dict[str, None]] = {side: {} for side in site.sides}
+    for folder in site.folders:
+        sides = [side for side in site.sides if f"{site.prefix}{side.folder}" == folder]
+        for path in by_folder[folder]:
+            stem, extension = split_file(path[len(folder) + 1 :])
             if not extension:
                 continue
-            name = f"{group.keys}{strip_affix(stem, group.affixes[folder])}"
-            if name in own or not samples.add(name, f"{word}.{extension}" if word else extension, path, folder):
+            keys = ((side, key) for side in sides if (key := side.key_of(stem)) is not None)
+            side, key = next(keys, (sides[0], stem))
+            name = f"{site.keys}{key}"
+            part = f"{side.word}.{extension}" if side.word else extension
+            if name in have[side] or not samples.add(name, part, path, side):
                 repeats.append(path)
             else:
-                own[name] = None
+                have[side][name] = None
     names = dict.fromkeys(name for own in have.values() for name in own)
-    for folder, own in have.items():
+    for side, own in have.items():
         lacking = [next(iter(samples.files[name].values())) for name in names if name not in own]
-        yield from _lacking_findings(f"{group.prefix}{folder}", lacking)
+        yield from _lacking_findings(f"{site.prefix}{side.folder}", lacking)
 
 
-def _pair_roles(group: _Group, by_folder: Mapping[str, Sequence[str]], samples: PairedSamples) -> Iterator[Finding]:
+def _pair_roles(
+    site: PartSite, by_folder: Mapping[str, Sequence[str]], samples: PairedSamples[Side]
+) -> Iterator[Finding]:
     """Add the samples of a folder of media, with the files of the other folders. Yields findings, as above."""
-    top = f"{group.prefix}{group.main}/"
-    names = dict[str, str]()
+    main, *others = site.sides
+    top = f"{site.prefix}{main.folder}"
+    names = dict[str, None]()
     for path in filter(media_type_of, by_folder[top]):
-        name = strip_extension(path[len(top) :])
-        names[name] = f"{group.keys}{name}"
-        samples.add(names[name], extension_of_name(path), path, group.main)
+        name = strip_extension(path[len(top) + 1 :])
+        names[name] = None
+        samples.add(f"{site.keys}{name}", extension_of_name(path), path, main)
     partners = Partners(names)
-    for other in group.others:
-        have = _pair_role(group, other, by_folder[f"{group.prefix}{other}/"], samples, partners)
-        yield from _lacking_findings(other, [f"{top}{name}" for name in names if name not in have])
+    for side in others:
+        have = _pair_role(site, side, by_folder[f"{site.prefix}{side.folder}"], samples, partners)
+        yield from _lacking_findings(side.folder, [f"{top}/{name}" for name in names if name not in have])
 
 
-def _pair_role(group: _Group, other: str, files: Sequence[str], samples: PairedSamples, partners: Partners) -> set[str]:
+def _pair_role(
+    site: PartSite, side: Side, files: Sequence[str], samples: PairedSamples[Side], partners: Partners
+) -> set[str]:
     """Add the files of another folder to the samples. Returns the names of the media that have one."""
-    top = f"{group.prefix}{other}/"
     paths = list(filter(extension_of_name, files))
-    names = [strip_extension(path[len(top) :]) for path in paths]
+    names = [strip_extension(path[len(site.prefix) + len(side.folder) + 1 :]) for path in paths]
     openings = find_openings(names)
     found = [
         (path, partner)
@@ -377,14 +350,14 @@ def _pair_role(group: _Group, other: str, files: Sequence[str], samples: PairedS
         if (partner := partners.find(name, openings[name.rpartition("/")[0]])) is not None
     ]
     additions = {partner.addition for _, partner in found}
-    role = _part_of_folder(group, other)
+    role = _part_of_folder(side.folder, has_core=site.keys != site.prefix)
     for path, (medium, addition) in found:
         extension = extension_of_name(path)
         word = (re.sub(r"\W", "_", addition) if len(additions) > 1 else "") or role
         is_lone_text = media_type_of(path) is None and len(additions) == 1 and extension in TEXTS
-        name = f"{group.keys}{medium}"
+        name = f"{site.keys}{medium}"
         part = extension if is_lone_text and extension not in samples.files[name] else f"{word}.{extension}"
-        samples.add(name, part, path, other)
+        samples.add(name, part, path, side)
     return {partner.path for _, partner in found}
 
 
@@ -398,33 +371,34 @@ def _lacking_findings(folder: str, paths: Sequence[str]) -> Iterator[Finding]:
         )
 
 
-def _config(samples: PairedSamples, groups: Iterable[_Group]) -> DatasetConfig | None:
+def _config(samples: PairedSamples[Side]) -> DatasetConfig | None:
     config = role_config(part for _, part in samples.parts)
-    words = {folder: word for group in groups for folder, word in group.words.items()}
-    if config is not None or len(set(filter(None, words.values()))) < 2:
+    if config is not None or len({side.word for side, _ in samples.parts if side.word}) < 2:
         return config
-    return samples.config_of_sides(lambda folder: words[folder] or name_of_word(folder))
+    # A folder may be called otherwise in another split, whose folders are of other kinds.
+    words = {(side.folder, side.end): side.word or name_of_word(side.folder) for side, _ in samples.parts}
+    return samples.config_of_sides(lambda side: words[side.folder, side.end])
 
 
-def _list_by_folder(paths: Iterable[str], groups: Iterable[_Group]) -> dict[str, list[str]]:
+def _list_by_folder(paths: Iterable[str], sites: Iterable[PartSite]) -> dict[str, list[str]]:
     """Folder of parts -> the paths of all files below it."""
-    found: dict[str, list[str]] = {
-        f"{group.prefix}{name}/": [] for group in groups for name in (group.main, *group.others)
-    }
+    found: dict[str, list[str]] = {folder: [] for site in sites for folder in site.folders}
     for path in paths:
         at = path.find("/")
-        while at >= 0 and path[: at + 1] not in found:
+        while at >= 0 and path[:at] not in found:
             at = path.find("/", at + 1)
         if at >= 0:
-            found[path[: at + 1]].append(path)
+            found[path[:at]].append(path)
     return found
 
 
-def _part_of_folder(group: _Group, folder: str) -> str:
-    """The part that the files of a folder are: `mask` for `masks`, `train_masks` and `annotations/trimaps`."""
+def _part_of_folder(folder: str, *, has_core: bool) -> str:
+    """The part that the files of a folder are: `mask` for `masks`, `train_masks` and `annotations/trimaps`.
+
+    `has_core`: whether the names of all sides begin with the same, such as `train`.
+    """
     last = folder.rpartition("/")[2].lower()
     core, role = name = split_folder_role(last)
-    has_core = group.keys != group.prefix
     if name.kind == "mask" and (has_core or not core):
         return "mask"
     return role if has_core else re.sub(r"\W", "_", last)

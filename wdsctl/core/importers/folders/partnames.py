@@ -34,7 +34,7 @@ from wdsctl.core.importers.common.roles import (
     split_infix,
     split_role,
 )
-from wdsctl.core.importers.folders.equal_stems import DATA_EXTENSIONS, split_file
+from wdsctl.core.importers.folders.evidence import DATA_EXTENSIONS, split_file
 from wdsctl.core.importers.folders.paired import (
     PairedFolder,
     PairedLayout,
@@ -224,7 +224,7 @@ def _read(root: str) -> PairedFolder:
             "no two files of a folder have names that differ in a word only, such as 7.jpg and 7_mask.png",
             "check the path",
         )
-    config = samples.config_of_sides() if endings else role_config(part for _, part in samples.parts)
+    config = samples.config_of_sides(str) if endings else role_config(part for _, part in samples.parts)
     return PairedFolder(
         files,
         samples,
@@ -235,9 +235,9 @@ def _read(root: str) -> PairedFolder:
     )
 
 
-def _pair_endings(paths: Iterable[str], words: frozenset[str]) -> PairedSamples:
+def _pair_endings(paths: Iterable[str], words: frozenset[str]) -> PairedSamples[str]:
     """The samples whose parts are named by these words. A file without a word is a part of the same name."""
-    samples = PairedSamples()
+    samples = PairedSamples[str]()
     plain: list[tuple[str, str, str]] = []
     for path in paths:
         stem, extension = split_file(path)
@@ -252,7 +252,7 @@ def _pair_endings(paths: Iterable[str], words: frozenset[str]) -> PairedSamples:
     return samples
 
 
-def _pair_role_words(paths: Iterable[str]) -> PairedSamples:
+def _pair_role_words(paths: Iterable[str]) -> PairedSamples[str]:
     by_core: dict[str, list[_Named]] = {}
     for path in paths:
         if extension_of_name(path):
@@ -264,7 +264,7 @@ def _pair_role_words(paths: Iterable[str]) -> PairedSamples:
     # A single word for masks is not worth a name of its own.
     words = {each.role.role for found in by_core.values() for each in found if each.role.kind == "mask"}
     mask_words = words if len(words) == 1 else set[str]()
-    samples = PairedSamples()
+    samples = PairedSamples[str]()
     for core, found in by_core.items():
         media = (each.role.role for each in found if not _is_part(each.role) and media_type_of(each.path))
         first = min(media, default=None)
@@ -277,13 +277,13 @@ def _pair_role_words(paths: Iterable[str]) -> PairedSamples:
     return samples
 
 
-def _field_uses(samples: PairedSamples) -> Iterator[FieldUse]:
+def _field_uses(samples: PairedSamples[str]) -> Iterator[FieldUse]:
     shown = {part: path for files in reversed(samples.files.values()) for part, path in files.items()}
     for part, count in Counter(part for files in samples.files.values() for part in files).items():
         yield FieldUse(f"files such as {path_for_message(shown[part])}", part, pluralize(count, "file"))
 
 
-def _lacking_words(samples: PairedSamples, words: Iterable[str]) -> Iterator[Finding]:
+def _lacking_words(samples: PairedSamples[str], words: Iterable[str]) -> Iterator[Finding]:
     for word in sorted(words):
         parts = {part for side, part in samples.parts if side == word}
         without = [name for name, files in samples.files.items() if parts.isdisjoint(files)]
@@ -295,7 +295,7 @@ def _lacking_words(samples: PairedSamples, words: Iterable[str]) -> Iterator[Fin
             )
 
 
-def _lacking_counterparts(samples: PairedSamples) -> Iterator[Finding]:
+def _lacking_counterparts(samples: PairedSamples[str]) -> Iterator[Finding]:
     lacking = [files for files in samples.files.values() if not any("." in part for part in files)]
     if lacking:
         yield lacking_finding(

@@ -57,7 +57,7 @@ def _match(path: str) -> FormatMatch | None:
 
 
 def _read(root: str) -> PairedFolder:
-    files, samples = FolderFiles(root), PairedSamples()
+    files, samples = FolderFiles(root), PairedSamples[str]()
     by_folder: dict[str, list[str]] = {}
     for path in files.paths:
         folder, _, name = path.rpartition("/")
@@ -76,7 +76,7 @@ def _read(root: str) -> PairedFolder:
     return PairedFolder(files, samples, uses, _findings(samples), "it is not in the folder of any sample")
 
 
-def _findings(samples: PairedSamples) -> Iterator[Finding]:
+def _findings(samples: PairedSamples[str]) -> Iterator[Finding]:
     usual = _usual_names(samples.files.values())
     lacking = [(folder, name) for folder, files in samples.files.items() for name in usual if name not in files]
     if lacking:
