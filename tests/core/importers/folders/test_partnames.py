@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from tests.build import a_folder
+from tests.core.conversions import keys
 from tests.core.formats import describe_source, description_findings, open_error, read_samples
+from tests.core.pictures import picture
+from wdsctl.cli.main import main
 from wdsctl.core import importers
 from wdsctl.core.convert.convert import convert
+from wdsctl.core.errors import WdsctlError
+from wdsctl.core.prepare.prepare import prepare
 
 
 def some_files(root: Path, *names: str, numbers: Iterable[str] = ("0", "1", "10", "11")) -> str:
@@ -178,12 +185,54 @@ def test_missing_endings_are_reported_and_optional(tmp_path: Path) -> None:
         ["{}_cat.jpg"],
         [f"{{}}_{chr(97 + i)}x.jpg" for i in range(9)],
         ["{}_0.jpg", "{}_1.jpg"],
-        ["{}_left.txt", "{}_right.txt"],
+        ["train_{}.jpg", "test_{}.jpg"],
+        ["left_{}.jpg", "left_{}.txt", "right_{}.jpg", "right_{}.txt"],
+        [f"{chr(97 + i)}x_{{}}.jpg" for i in range(9)],
         ["{}_left.jpg", "{}_right.jpg", "x{}.jpg"],
     ],
 )
 def test_other_words_in_names_are_no_parts(tmp_path: Path, names: list[str]) -> None:
     assert formats_of(some_files(tmp_path, *names)) == ["folder"]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "formats"),
+    [
+        ([20, 20], ["partnames", "folder"]),  # sizes that agree name by name
+        ([20, 44], ["folder", "partnames"]),  # those of different pictures
+    ],
+)
+def test_words_that_begin_names_are_parts_if_files_agree(tmp_path: Path, sizes: list[int], formats: list[str]) -> None:
+    files = {
+        f"train/{word}_{n}.jpg": picture(size + n * size % 17, 30)
+        for word, size in zip(("left", "right"), sizes, strict=True)
+        for n in range(12)
+    }
+    root = a_folder(tmp_path, files)
+
+    assert formats_of(root) == formats
+    assert read_samples(root, form="partnames")["train/7"] == {
+        "left.jpg": files["train/left_7.jpg"],
+        "right.jpg": files["train/right_7.jpg"],
+    }
+    assert description_findings(root, form="partnames") == []
+
+
+@pytest.mark.parametrize(
+    "names", [["im0_{}.jpg", "im1_{}.jpg"], ["{}_en.txt", "{}_fr.txt"], ["cat_{}.png", "dog_{}.png"]]
+)
+def test_words_that_may_be_classes_are_question(tmp_path: Path, names: list[str]) -> None:
+    root = some_files(tmp_path / "raw", *names, numbers=map(str, range(20)))
+
+    with pytest.raises(WdsctlError) as raised:
+        prepare(root, str(tmp_path / "made"))
+
+    commands = [shlex.split(each) for each in re.findall(r"`(wdsctl prepare [^`]*)`", raised.value.hint)]
+    assert [command[-1] for command in commands] == ["folder", "partnames"]
+    for command, count in zip(commands, (40, 20), strict=True):
+        dest = tmp_path / command[-1]
+        assert main([*command[1:3], str(dest), *command[4:], "--sample-type", "CrudeSample"]) == 0
+        assert len(keys(dest)) == count
 
 
 def test_endings_that_few_names_share_are_no_parts(tmp_path: Path) -> None:

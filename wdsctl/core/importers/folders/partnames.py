@@ -2,7 +2,8 @@
 
 The word is a prefix or a suffix of the name, or in its middle (`common/roles.py`), and media may have one too:
 `7_sat.jpg`. Any other words are parts if they end the names, and nearly all names occur with all of these words:
-`7_left.jpg` and `7_right.jpg`. Folders below are part of the keys; those named like splits are splits.
+`7_left.jpg` and `7_right.jpg`. Words that begin names, such as `left_7.jpg`, may also be classes: `evidence` judges,
+as it does for folders. Folders below are part of the keys; those named like splits are splits.
 
 Sources: http://deepglobe.org (`_sat`, `_mask`); https://challenge.isic-archive.com/data (`_segmentation`).
 """
@@ -22,6 +23,7 @@ from wdsctl.core.importers.common.folder_files import (
     FolderFiles,
     is_document,
     media_type_of,
+    split_of_folder,
     split_of_path,
     walk_folders,
 )
@@ -34,8 +36,16 @@ from wdsctl.core.importers.common.roles import (
     split_infix,
     split_role,
 )
-from wdsctl.core.importers.folders.evidence import DATA_EXTENSIONS, split_file
+from wdsctl.core.importers.folders.evidence import (
+    DATA_EXTENSIONS,
+    Side,
+    SideFiles,
+    Verdict,
+    judge_sides,
+    split_file,
+)
 from wdsctl.core.importers.folders.paired import (
+    RAW_FILES_SCORE,
     PairedFolder,
     PairedLayout,
     PairedSamples,
@@ -54,21 +64,51 @@ _FEW_PAIRS_SCORE = 0.15  # less than that of raw files: the user reads that ther
 
 _ENDING = re.compile(r"(.*[^/_-])[_-]([A-Za-z][A-Za-z0-9]*)")  # 7_left
 
+_BEGINNING = re.compile(r"[A-Za-z][A-Za-z0-9]*[_-](?=[^.])")  # left_7
+
 _MAY_END = re.compile(r"[_-][A-Za-z][A-Za-z0-9]*\.")
 
 _NUMBERED = re.compile(r"(.+_)([0-9]{1,2})")  # the second mask of 7: 7_mask_1
 
 
+class _Words(NamedTuple):
+    """Words that begin or end the names of files, where nearly all names occur with all of them."""
+
+    words: frozenset[str]
+    verdict: Verdict
+    is_end: bool
+
+    def split(self, stem: str) -> tuple[str, str]:
+        return _split_ending(stem) if self.is_end else _split_beginning(stem)
+
+    def show(self, word: str) -> str:
+        return f"*_{word}" if self.is_end else f"{word}_*"
+
+
+_NO_WORDS = _Words(frozenset(), "classes", is_end=True)
+_REASONS: dict[Verdict, str] = {
+    "parts": "",
+    "classes": ", but the files differ like those of classes; --from partnames pairs them",
+}
+
+
 def _match(path: str) -> FormatMatch | None:
-    """Cost: lists at most 32 folders, and looks at 200 names of each."""
+    """Cost: lists at most 32 folders, and looks at 200 names of each, or at all if they begin with few words."""
     match = _match_role_words(path)
     if match is not None and match.score > _FEW_PAIRS_SCORE:
         return match
-    found = _find_endings(path)
-    if not found:
+    found = _find_words(path)
+    if not found.words:
         return match
-    shown = join_with_and([path_for_message(f"*_{word}") for word in sorted(found)])
-    return FormatMatch(_SCORE, f"nearly all names occur as {shown}")
+    shown = join_with_and([path_for_message(found.show(word)) for word in sorted(found.words)])
+    reason = _REASONS.get(found.verdict, ", which make one sample of each name")
+    score = {"parts": _SCORE, "classes": _FEW_PAIRS_SCORE}.get(found.verdict, RAW_FILES_SCORE)
+    return FormatMatch(score, f"nearly all names occur as {shown}{reason}")
+
+
+def _find_words(root: str) -> _Words:
+    endings = _find_endings(root)
+    return endings if endings.words else _find_beginnings(root)
 
 
 def _match_role_words(path: str) -> FormatMatch | None:
@@ -92,15 +132,15 @@ def _match_role_words(path: str) -> FormatMatch | None:
     return FormatMatch(_SCORE, f"nearly all media are pairs such as {_show_pair(pair)}")
 
 
-def _find_endings(root: str) -> frozenset[str]:
-    """The words that end the names of files if nearly all names occur with all of them; empty if there are none."""
+def _find_endings(root: str) -> _Words:
+    """Words are hardly those of classes: they come after the names."""
     by_core: dict[str, dict[str, bool]] = {}  # rest of the name -> word -> whether the file has data
     others, words = list[str](), frozenset[str]()
     for prefix, names in islice(walk_folders(root), _PROBED_FOLDERS):
         files = names.files[:_PROBED_NAMES]
         if not words and not any(map(_MAY_END.search, files)):  # most folders are none, and cost little
             if any(name.rpartition(".")[2].lower() in {"gz", *DATA_EXTENSIONS} for name in files):
-                return frozenset()
+                return _NO_WORDS
             continue
         has_others = False
         for stem, extension in map(split_file, files):
@@ -113,19 +153,76 @@ def _find_endings(root: str) -> frozenset[str]:
                 has_others = has_others or is_data
         words = frozenset(word for found in by_core.values() for word in found)
         if len(words) > _MAX_ENDINGS or (has_others and not words):
-            return frozenset()
-    has_data = any(map(any, map(dict.values, by_core.values())))
-    if not has_data or not 2 <= len(words) <= _MAX_ENDINGS or len(by_core) < 2:
-        return frozenset()
+            return _NO_WORDS
+    if not 2 <= len(words) <= _MAX_ENDINGS or len(by_core) < 2:
+        return _NO_WORDS
     complete = sum(len(found) for found in by_core.values()) >= PAIRED_SHARE * len(words) * len(by_core)
     strays = sum(1 for stem in others if stem not in by_core)
-    return words if complete and strays <= (1 - PAIRED_SHARE) * len(by_core) else frozenset()
+    if not complete or strays > (1 - PAIRED_SHARE) * len(by_core):
+        return _NO_WORDS
+    has_data = any(map(any, map(dict.values, by_core.values())))
+    return _Words(words, "parts" if has_data else "texts", is_end=True)
+
+
+def _find_beginnings(root: str) -> _Words:
+    """Words that begin names may be classes (`cat_7.jpg`) as well: the evidence decides."""
+    found = _NO_WORDS
+    for prefix, names in islice(walk_folders(root), _PROBED_FOLDERS):
+        sides = _sides_by_beginning(names.files)
+        words = frozenset(each.side.word for each in sides)
+        if not sides and not any(map(media_type_of, names.files[:_PROBED_NAMES])):
+            continue
+        if not sides or (found.words and words != found.words):
+            return _NO_WORDS
+        if not found.words or found.verdict == "unsure":
+            is_text = not any(each.extension in DATA_EXTENSIONS for each in sides)
+            verdict = "texts" if is_text else judge_sides(root, prefix, sides[0], sides)
+            found = _Words(words, "unsure" if verdict == "words" else verdict, is_end=False)
+    return found
+
+
+def _sides_by_beginning(names: Sequence[str]) -> list[SideFiles]:
+    """The files of each word that begins the sorted names of a folder; empty unless they are few, for the same keys."""
+    found: dict[str, Sequence[str]] = {}
+    at = strays = 0
+    while at < len(names):
+        word = _BEGINNING.match(names[at])
+        end = at + 1
+        if word:
+            begin = word[0]
+            end = bisect_left(names, f"{begin[:-1]}{chr(ord(begin[-1]) + 1)}", at)
+            found[begin] = names[at:end]
+        else:
+            strays += not is_document(names[at])
+        at = end
+        if len(found) > _MAX_ENDINGS or strays > _MAX_ENDINGS:
+            return []
+    words = {begin[:-1].lower() for begin in found}
+    counts = sorted(map(len, found.values()))
+    is_even = len(words) == len(found) > 1 and counts[0] >= max(2.0, PAIRED_SHARE * counts[-1])
+    if not is_even or strays > (1 - PAIRED_SHARE) * counts[0] or any(map(split_of_folder, words)):
+        return []
+    sides = [
+        SideFiles.of(Side("", begin[:-1].lower(), begin), dict(split_file(name[len(begin) :]) for name in below))
+        for begin, below in found.items()
+    ]
+    keys = set.union(*(set(each.stems) for each in sides))
+    # 7.jpg and 7.txt with the same word are parts of one sample by their names.
+    are_lone = all(len(each.stems) == len(below) for each, below in zip(sides, found.values(), strict=True))
+    return sides if are_lone and counts[0] >= PAIRED_SHARE * len(keys) else []
 
 
 def _split_ending(stem: str) -> tuple[str, str]:
     """What comes before the last word of a name, and this word in lower case; the word is empty if it is a number."""
     found = _ENDING.fullmatch(stem)
     return (found[1], found[2].lower()) if found else (stem, "")
+
+
+def _split_beginning(stem: str) -> tuple[str, str]:
+    """As `_split_ending`, for the first word."""
+    folder, slash, name = stem.rpartition("/")
+    found = _BEGINNING.match(name)
+    return (f"{folder}{slash}{name[found.end() :]}", found[0][:-1].lower()) if found else (stem, "")
 
 
 def _show_pair(pair: tuple[str, str]) -> str:
@@ -216,33 +313,33 @@ class _Named(NamedTuple):
 def _read(root: str) -> PairedFolder:
     files = FolderFiles(root)
     match = _match_role_words(root)
-    endings = frozenset[str]() if match and match.score > _FEW_PAIRS_SCORE else _find_endings(root)
-    samples = _pair_endings(files.paths, endings) if endings else _pair_role_words(files.paths)
+    found = _NO_WORDS if match and match.score > _FEW_PAIRS_SCORE else _find_words(root)
+    samples = _pair_words(files.paths, found) if found.words else _pair_role_words(files.paths)
     if not any("." in part for _, part in samples.parts):
         raise no_samples_error(
             root,
             "no two files of a folder have names that differ in a word only, such as 7.jpg and 7_mask.png",
             "check the path",
         )
-    config = samples.config_of_sides(str) if endings else role_config(part for _, part in samples.parts)
+    config = samples.config_of_sides(str) if found.words else role_config(part for _, part in samples.parts)
     return PairedFolder(
         files,
         samples,
         _field_uses(samples),
-        [*_lacking_words(samples, endings), *_lacking_counterparts(samples)],
+        [*_lacking_words(samples, found), *_lacking_counterparts(samples)],
         "its name is that of a part, but of no sample",
         config,
     )
 
 
-def _pair_endings(paths: Iterable[str], words: frozenset[str]) -> PairedSamples[str]:
+def _pair_words(paths: Iterable[str], found: _Words) -> PairedSamples[str]:
     """The samples whose parts are named by these words. A file without a word is a part of the same name."""
     samples = PairedSamples[str]()
     plain: list[tuple[str, str, str]] = []
     for path in paths:
         stem, extension = split_file(path)
-        core, word = _split_ending(stem)
-        if word in words and extension:
+        core, word = found.split(stem)
+        if word in found.words and extension:
             samples.add(core, f"{word}.{extension}", path, word)
         elif extension:
             plain.append((stem, extension, path))
@@ -283,14 +380,14 @@ def _field_uses(samples: PairedSamples[str]) -> Iterator[FieldUse]:
         yield FieldUse(f"files such as {path_for_message(shown[part])}", part, pluralize(count, "file"))
 
 
-def _lacking_words(samples: PairedSamples[str], words: Iterable[str]) -> Iterator[Finding]:
-    for word in sorted(words):
+def _lacking_words(samples: PairedSamples[str], found: _Words) -> Iterator[Finding]:
+    for word in sorted(found.words):
         parts = {part for side, part in samples.parts if side == word}
         without = [name for name, files in samples.files.items() if parts.isdisjoint(files)]
         if without:
             yield lacking_finding(
                 len(without),
-                f"{pluralize(len(without), 'sample')} without a file whose name ends in _{word}, such as "
+                f"{pluralize(len(without), 'sample')} without a file named {found.show(word)}, such as "
                 f"{path_for_message(without[0])}: the samples lack this part",
             )
 
