@@ -159,12 +159,15 @@ def test_evidence_decides_between_parts_and_classes(tmp_path: Path, files: dict[
 
 def test_numbers_of_channels_are_parts_of_case(tmp_path: Path) -> None:
     source, dest = tmp_path / "raw", tmp_path / "made"
-    channels = files_in("imagesTr", [f"case_{n}_{c:04d}" for n in COUNTED for c in (0, 1)], "nii.gz")
-    a_folder(source, channels | files_in("labelsTr", [f"case_{n}" for n in COUNTED], "nii.gz"))
+    for end, names in (("Tr", COUNTED), ("Ts", NAMED)):
+        a_folder(source, files_in(f"images{end}", [f"c_{n}_{i:04d}" for n in names for i in (0, 1)], "nii.gz"))
+        a_folder(source, files_in(f"labels{end}", [f"c_{n}" for n in names], "nii.gz"))
 
     report = prepare(str(source), str(dest))
 
-    assert sorted(report.field_map) == ["imagestr_0000", "imagestr_0001", "labelstr"]
+    assert sorted(report.field_map) == ["images_0000", "images_0001", "labels"]
+    assert report.split is not None
+    assert {each.name: each.samples for each in report.split.splits} == {"train": 16, "test": 24}
     assert_all_files_are_accounted_for(source, dest)
 
 

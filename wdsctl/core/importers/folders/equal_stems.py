@@ -54,6 +54,9 @@ _SPLIT_TOKEN = re.compile(
     r"(^|[-_. ])(train|training|val|valid|validation|dev|test|testing)(?:[-_]?(?:set|data))?(?=$|[-_. ]|[A-Z0-9])"
 )
 
+#: The ends of such names in nnU-Net and the Medical Segmentation Decathlon: `imagesTr` and `labelsTr`.
+_SHORT_SPLITS = {"Tr": "_train", "Ts": "_test"}
+
 _CHANNEL = re.compile("(.+)(_[0-9]{4})")
 
 
@@ -156,12 +159,14 @@ def _split_by_names(folders: Iterable[str]) -> dict[str, list[Side]]:
     `trainA` and `trainB` are the folders `A` and `B` of `train`.
     """
     by_split: dict[str, list[Side]] = defaultdict(list)
-    for name in folders:
+    for folder in folders:
+        end = folder[-2:] if folder[:-2].islower() else ""
+        name = f"{folder[:-2]}{_SHORT_SPLITS[end]}" if end in _SHORT_SPLITS else folder
         found = _SPLIT_TOKEN.search(name)
         rest = f"{name[: found.start()]}{found[1]}{name[found.end() :]}".strip("-_. ") if found else ""
         if found is None or not rest or split_of_folder(name):
             return {}
-        by_split[found[2]].append(Side(name, rest))
+        by_split[found[2]].append(Side(folder, rest))
     return by_split if any(len(sides) > 1 for sides in by_split.values()) else {}
 
 
