@@ -219,7 +219,8 @@ def test_words_that_begin_names_are_parts_if_files_agree(tmp_path: Path, sizes: 
 
 
 @pytest.mark.parametrize(
-    "names", [["im0_{}.jpg", "im1_{}.jpg"], ["{}_en.txt", "{}_fr.txt"], ["cat_{}.png", "dog_{}.png"]]
+    "names",
+    [["im0_{}.jpg", "im1_{}.jpg"], ["L{}.jpg", "R{}.jpg"], ["{}_en.txt", "{}_fr.txt"], ["cat_{}.png", "dog_{}.png"]],
 )
 def test_words_that_may_be_classes_are_question(tmp_path: Path, names: list[str]) -> None:
     root = some_files(tmp_path / "raw", *names, numbers=map(str, range(20)))

@@ -62,11 +62,11 @@ _SCORE = 0.75
 _MAX_ENDINGS = 8
 _FEW_PAIRS_SCORE = 0.15  # less than that of raw files: the user reads that there are pairs
 
-_ENDING = re.compile(r"(.*[^/_-])[_-]([A-Za-z][A-Za-z0-9]*)")  # 7_left
+_ENDING = re.compile(r"(.*[^/_ -])[_ -]([A-Za-z][A-Za-z0-9]*)")  # 7_left
 
-_BEGINNING = re.compile(r"[A-Za-z][A-Za-z0-9]*[_-](?=[^.])")  # left_7
+_BEGINNING = re.compile(r"[A-Za-z][A-Za-z0-9]*[_ -](?=[^.])|[A-Za-z]+(?=[0-9])")  # left_7, left7
 
-_MAY_END = re.compile(r"[_-][A-Za-z][A-Za-z0-9]*\.")
+_MAY_END = re.compile(r"[_ -][A-Za-z][A-Za-z0-9]*\.")
 
 _NUMBERED = re.compile(r"(.+_)([0-9]{1,2})")  # the second mask of 7: 7_mask_1
 
@@ -82,7 +82,7 @@ class _Words(NamedTuple):
         return _split_ending(stem) if self.is_end else _split_beginning(stem)
 
     def show(self, word: str) -> str:
-        return f"*_{word}" if self.is_end else f"{word}_*"
+        return f"*_{word}" if self.is_end else f"{word}*"
 
 
 _NO_WORDS = _Words(frozenset(), "classes", is_end=True)
@@ -197,13 +197,13 @@ def _sides_by_beginning(names: Sequence[str]) -> list[SideFiles]:
         at = end
         if len(found) > _MAX_ENDINGS or strays > _MAX_ENDINGS:
             return []
-    words = {begin[:-1].lower() for begin in found}
+    words = {_word_of(begin) for begin in found}
     counts = sorted(map(len, found.values()))
     is_even = len(words) == len(found) > 1 and counts[0] >= max(2.0, PAIRED_SHARE * counts[-1])
     if not is_even or strays > (1 - PAIRED_SHARE) * counts[0] or any(map(split_of_folder, words)):
         return []
     sides = [
-        SideFiles.of(Side("", begin[:-1].lower(), begin), dict(split_file(name[len(begin) :]) for name in below))
+        SideFiles.of(Side("", _word_of(begin), begin), dict(split_file(name[len(begin) :]) for name in below))
         for begin, below in found.items()
     ]
     keys = set.union(*(set(each.stems) for each in sides))
@@ -218,11 +218,15 @@ def _split_ending(stem: str) -> tuple[str, str]:
     return (found[1], found[2].lower()) if found else (stem, "")
 
 
+def _word_of(begin: str) -> str:
+    return begin.rstrip("_ -").lower()
+
+
 def _split_beginning(stem: str) -> tuple[str, str]:
     """As `_split_ending`, for the first word."""
     folder, slash, name = stem.rpartition("/")
     found = _BEGINNING.match(name)
-    return (f"{folder}{slash}{name[found.end() :]}", found[0][:-1].lower()) if found else (stem, "")
+    return (f"{folder}{slash}{name[found.end() :]}", _word_of(found[0])) if found else (stem, "")
 
 
 def _show_pair(pair: tuple[str, str]) -> str:
