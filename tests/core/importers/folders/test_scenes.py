@@ -39,6 +39,19 @@ def test_scenes_reads_splits_from_parent_folders(tmp_path: Path) -> None:
     assert convert([root], str(tmp_path / "made")).datasets[0].splits == {"train": 3, "val": 3}
 
 
+def test_folders_of_volumes_are_scenes(tmp_path: Path) -> None:
+    root = some_scenes(tmp_path, "", "imaging.nii.gz", "segmentation.nii.gz")
+
+    assert importers.best_importer(root)[0].name == "scenes"
+    assert set(read_samples(root)["0001"]) == {"imaging.nii.gz", "segmentation.nii.gz"}
+
+
+def test_splits_with_files_of_same_names_are_no_scenes(tmp_path: Path) -> None:
+    root = a_folder(tmp_path, {f"{split}/{x}.png": b"" for split in ("train", "test") for x in ("apple", "pear")})
+
+    assert not importers.get_importer("scenes").recognise(root)
+
+
 def test_scenes_reports_incomplete_folders_and_other_files(tmp_path: Path) -> None:
     root = a_folder(tmp_path, {f"{i:04d}/{name}": b"1" for i in range(10) for name in ("rgb.jpg", "depth.png")})
     (tmp_path / "0007" / "depth.png").unlink()

@@ -128,6 +128,11 @@ def split_file(path: str) -> tuple[str, str]:
     return stem if extension else path, extension
 
 
+def is_data(name: str) -> bool:
+    """Whether a file is a medium, an array, a volume or the like by its extension."""
+    return split_file(name)[1] in DATA_EXTENSIONS
+
+
 def judge_sides(root: str, prefix: str, main: SideFiles, paired: Sequence[SideFiles]) -> Verdict:
     """The verdict from the evidence: kinds of files, names of files, then sizes of media, and at last counts."""
     if len({folder.kind for folder in paired}) > 1:

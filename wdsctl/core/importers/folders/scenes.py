@@ -14,7 +14,14 @@ from statistics import median
 
 from wdsctl.core.errors import Finding
 from wdsctl.core.importers.common.files import extension_of_name
-from wdsctl.core.importers.common.folder_files import FolderFiles, is_document, media_type_of, walk_folders
+from wdsctl.core.importers.common.folder_files import (
+    FolderFiles,
+    is_document,
+    media_type_of,
+    split_of_folder,
+    walk_folders,
+)
+from wdsctl.core.importers.folders.evidence import is_data
 from wdsctl.core.importers.folders.paired import (
     PairedFolder,
     PairedLayout,
@@ -38,8 +45,9 @@ _UNSURE_SCORE = 0.7  # that of class folders: the user decides
 
 
 def _match(path: str) -> FormatMatch | None:
+    # A split with files is no sample, even if another split has files of the same names.
     below = ((prefix, names) for prefix, names in walk_folders(path) if prefix and names.files)
-    probed = list(islice(below, _PROBED_FOLDERS))
+    probed = list(islice((each for each in below if not _is_split(each[0])), _PROBED_FOLDERS))
     usual = _usual_names(names.files for _, names in probed)
     if len(usual) > _MAX_PARTS:
         return None
@@ -47,13 +55,17 @@ def _match(path: str) -> FormatMatch | None:
     stems = Counter(key[0] for key in map(split_name, usual) if key)
     words = [stem for stem in stems if not re.search("[0-9]", stem)]
     is_leaf = all(not names.folders for _, names in probed)
-    if len(probed) < 2 or len(stems) < 2 or not words or not is_leaf or not any(map(media_type_of, usual)):
+    if len(probed) < 2 or len(stems) < 2 or not words or not is_leaf or not any(map(is_data, usual)):
         return None
     shown = ", ".join(path_for_message(name) for name in usual[:2])
     score = _score_names([names.files for _, names in probed], usual)
     # left.jpg, left.json, right.jpg and right.json may be one sample or two.
     score = min(score, 0.2) if max(stems.values()) > 1 else score
     return FormatMatch(score, f"all folders have files named {shown}") if score else None
+
+
+def _is_split(prefix: str) -> bool:
+    return bool(split_of_folder(prefix[:-1].rpartition("/")[2]))
 
 
 def _read(root: str) -> PairedFolder:
@@ -63,12 +75,15 @@ def _read(root: str) -> PairedFolder:
         folder, _, name = path.rpartition("/")
         if folder and extension_of_name(name):
             by_folder.setdefault(folder, []).append(name)
+    usual = set(filter(is_data, _usual_names(by_folder.values())))
     for folder, names in by_folder.items():
-        if any(map(media_type_of, names)):
+        if any(map(media_type_of, names)) or not usual.isdisjoint(names):
             for name in names:
                 samples.add(folder, name, f"{folder}/{name}", name)
     if not samples.files:
-        raise no_samples_error(root, "no folder has media files", "check the path: each sample needs its own folder")
+        raise no_samples_error(
+            root, "no folder has media or arrays", "check the path: each sample needs its own folder"
+        )
     uses = [
         FieldUse("folders", "keys", pluralize(len(samples.files), "sample")),
         *(FieldUse(name, name, pluralize(count, "file")) for (_, name), count in sorted(samples.parts.items())),
@@ -97,8 +112,8 @@ def _score_names(folders: list[list[str]], usual: list[str]) -> float:
     Names without digits tell media apart; one alone, such as `cover.jpg`, may be beside photos. If all media are
     numbered, the folders must have the same numbers: few of them, or there must be many such folders.
     """
-    named = [name for name in usual if media_type_of(name) and not _is_numbered(name)]
-    numbered = [tuple(name for name in files if media_type_of(name) and _is_numbered(name)) for files in folders]
+    named = [name for name in usual if is_data(name) and not _is_numbered(name)]
+    numbered = [tuple(name for name in files if is_data(name) and _is_numbered(name)) for files in folders]
     if named:
         like_it = [sum(extension_of_name(name) == extension_of_name(named[0]) for name in names) for names in numbered]
         is_few = median(like_it) <= _FEW_NUMBERED and median(map(len, numbered)) <= _SOME_NUMBERED
