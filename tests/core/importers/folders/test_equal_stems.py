@@ -149,12 +149,32 @@ def left_out_lines(dest: Path) -> list[str]:
             },
             "partfolders",
         ),
+        # Numbered folders in each folder are sequences or samples, not parts.
+        (
+            {
+                path: data
+                for split in ("train", "test")
+                for video in ("IMG_0001", "GOPR9633")
+                for path, data in files_in(f"{split}/{video}", COUNTED).items()
+            },
+            "folder or imagefolder",
+        ),
         # A folder without files.
         ({**files_in("blur", COUNTED), "sharp/.keep": b""}, "folder or imagefolder"),
     ],
 )  # fmt: skip
 def test_evidence_decides_between_parts_and_classes(tmp_path: Path, files: dict[str, bytes], expected: str) -> None:
     assert formats_of(a_folder(tmp_path, files)) == expected
+
+
+def test_scenes_in_folders_of_parts_are_no_parts(tmp_path: Path) -> None:
+    for part, extension, lacking in (("clean", "png", 0), ("final", "png", 0), ("flow", "flo", 1)):
+        for scene in ("alley", "cave"):
+            a_folder(tmp_path, files_in(f"training/{part}/{scene}", COUNTED[lacking:], extension))
+
+    uses = [use.becomes for use in describe_source(tmp_path).field_uses]
+
+    assert uses == ["clean.png", "final.png", "flow.flo", "split train"]
 
 
 def test_numbers_of_channels_are_parts_of_case(tmp_path: Path) -> None:

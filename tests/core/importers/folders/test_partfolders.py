@@ -195,6 +195,7 @@ def test_partfolders_refuses_media_ambiguous_without_role_words(tmp_path: Path) 
         ("images/{}.jpg", "masks/a{0}x{0}.png"),
         ("images/{}.jpg", "depth/a/b-{0}-{0}.png"),
         ("train/{}.jpg", "train_gt/x{0}y.png"),
+        ("Faces-img/{}.jpg", "Faces-mask-anno/a{0}x{0}.png"),
     ],
 )
 def test_part_named_folders_without_pairs_are_refused_with_hint(tmp_path: Path, image: str, other: str) -> None:

@@ -124,8 +124,9 @@ def find_part_sites(root: str, prefix: str, folders: Sequence[str], *, probes: i
             ]
         )
     else:
-        candidates.append([_judge(root, prefix, _sides_of(folders), prefix, is_probe=is_probe)])
-        candidates.append(_find_below(root, prefix, folders, probes))
+        here = _judge(root, prefix, _sides_of(folders), prefix, is_probe=is_probe)
+        takes_lengths = here is None or here.verdict != "parts"
+        candidates += [[here], _find_below(root, prefix, folders, probes, takes_lengths=takes_lengths)]
     found = [[site for site in sites if site is not None] for sites in candidates]
     return min(filter(None, found), key=_rank, default=[])
 
@@ -170,8 +171,13 @@ def _split_by_names(folders: Iterable[str]) -> dict[str, list[Side]]:
     return by_split if any(len(sides) > 1 for sides in by_split.values()) else {}
 
 
-def _find_below(root: str, prefix: str, folders: Sequence[str], probes: int | None) -> list[PartSite | None]:
-    """The sites in each folder if all have the same few folders, and the stems differ from folder to folder."""
+def _find_below(
+    root: str, prefix: str, folders: Sequence[str], probes: int | None, *, takes_lengths: bool
+) -> list[PartSite | None]:
+    """The sites in each folder if all have the same few folders, and the stems differ from folder to folder.
+
+    `takes_lengths`: as evidence; the scenes of `clean/` and `flow/` differ in length, too.
+    """
     inner: dict[str, list[str]] = {}
     for name in folders[:probes]:
         names = list_folder(os.path.join(root, f"{prefix}{name}"), root)
@@ -181,7 +187,7 @@ def _find_below(root: str, prefix: str, folders: Sequence[str], probes: int | No
     usual = Counter(map(tuple, inner.values())).most_common(1)
     if len(inner) < 2 or not 2 <= len(usual[0][0]) <= FEW_PARTS or any(map(split_of_folder, usual[0][0])):
         return []
-    if usual[0][1] < NEARLY_ALL * len(inner):
+    if usual[0][1] < NEARLY_ALL * len(inner) or _are_numbered(usual[0][0]):
         return []
     sides = _sides_of(usual[0][0])
     sites = [_judge_some(root, f"{prefix}{name}/", sides, f"{prefix}{name}/") for name in inner]
@@ -190,9 +196,14 @@ def _find_below(root: str, prefix: str, folders: Sequence[str], probes: int | No
     lengths = {len(_read_folder(root, site.prefix, site.sides[0]).stems) for site in islice(found, _PROBED_SITES)}
     if len(found) < NEARLY_ALL * len(inner):
         return []
-    if len(lengths) > 1 and all(site.verdict == "unsure" and not site.left_over for site in found):
+    if takes_lengths and len(lengths) > 1 and all(site.verdict == "unsure" and not site.left_over for site in found):
         return [site._replace(verdict="parts") for site in found]
     return [*found]
+
+
+def _are_numbered(folders: Iterable[str]) -> bool:
+    """Whether all names are those of sequences, such as `0001` and `GOPR0372`."""
+    return all(re.fullmatch(r"[0-9]+|.*[0-9]{3,}", name) for name in folders)
 
 
 def _judge(root: str, prefix: str, sides: Iterable[Side], keys: str, *, is_probe: bool) -> PartSite | None:
@@ -201,7 +212,7 @@ def _judge(root: str, prefix: str, sides: Iterable[Side], keys: str, *, is_probe
     `is_probe`: look at the first eight folders only if these are no parts.
     """
     sides = [side for side in sides if not split_of_folder(side.folder)]
-    if not 2 <= len(sides) <= _MAX_PARTS or all(re.fullmatch(r"[0-9]+|.*[0-9]{3,}", side.folder) for side in sides):
+    if not 2 <= len(sides) <= _MAX_PARTS or _are_numbered(side.folder for side in sides):
         return None
     site = _judge_some(root, prefix, sides[:FEW_PARTS], keys)
     if site is None or len(sides) <= FEW_PARTS:

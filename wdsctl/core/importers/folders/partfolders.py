@@ -270,6 +270,9 @@ def _find_unpaired(root: str) -> _Unpaired | None:
         pairs += [
             (main, name) for core, main, others in _folders_by_core(folders) for name in others if split_of_folder(core)
         ]
+        by_kind = {split_folder_role(name).kind: name for name in folders}
+        if len(folders) == 2 and by_kind.keys() == {"media", "mask"}:
+            pairs.append((by_kind["media"], by_kind["mask"]))
         for main, other in pairs:
             medium, example = _first_medium(root, f"{prefix}{main}/"), _first_medium(root, f"{prefix}{other}/")
             if medium and example:
