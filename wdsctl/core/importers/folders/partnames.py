@@ -58,6 +58,7 @@ from wdsctl.core.text import join_with_and, path_for_message, pluralize
 
 _PROBED_FOLDERS = 32
 _PROBED_NAMES = 200  # of a folder
+_PROBED_PAIRS = 2000  # of each word that begins names
 _SCORE = 0.75
 _MAX_ENDINGS = 8
 _FEW_PAIRS_SCORE = 0.15  # less than that of raw files: the user reads that there are pairs
@@ -93,7 +94,7 @@ _REASONS: dict[Verdict, str] = {
 
 
 def _match(path: str) -> FormatMatch | None:
-    """Cost: lists at most 32 folders, and looks at 200 names of each, or at all if they begin with few words."""
+    """Cost: lists at most 32 folders, and looks at 200 names of each, or at 2000 of each word that begins them."""
     match = _match_role_words(path)
     if match is not None and match.score > _FEW_PAIRS_SCORE:
         return match
@@ -202,14 +203,15 @@ def _sides_by_beginning(names: Sequence[str]) -> list[SideFiles]:
     is_even = len(words) == len(found) > 1 and counts[0] >= max(2.0, PAIRED_SHARE * counts[-1])
     if not is_even or strays > (1 - PAIRED_SHARE) * counts[0] or any(map(split_of_folder, words)):
         return []
+    probed = {begin: below[:_PROBED_PAIRS] for begin, below in found.items()}
     sides = [
         SideFiles.of(Side("", _word_of(begin), begin), dict(split_file(name[len(begin) :]) for name in below))
-        for begin, below in found.items()
+        for begin, below in probed.items()
     ]
     keys = set.union(*(set(each.stems) for each in sides))
     # 7.jpg and 7.txt with the same word are parts of one sample by their names.
-    are_lone = all(len(each.stems) == len(below) for each, below in zip(sides, found.values(), strict=True))
-    return sides if are_lone and counts[0] >= PAIRED_SHARE * len(keys) else []
+    are_lone = all(len(each.stems) == len(below) for each, below in zip(sides, probed.values(), strict=True))
+    return sides if are_lone and min(len(each.stems) for each in sides) >= PAIRED_SHARE * len(keys) else []
 
 
 def _split_ending(stem: str) -> tuple[str, str]:
