@@ -134,6 +134,8 @@ def left_out_lines(dest: Path) -> list[str]:
         ({**files_in("cat", [f"{n}_0000" for n in NAMED]), **files_in("dog", ["x_0000", "y_0000"])}, "imagefolder"),
         # Splits, not parts.
         ({**files_in("train", COUNTED), **files_in("val", COUNTED)}, "folder"),
+        ({**files_in("train2017", NAMED), **files_in("val2017", COUNTED)}, "folder"),
+        ({**files_in("rain_train", COUNTED), **files_in("rain_test", COUNTED)}, "folder or imagefolder"),
         # Unpaired domains.
         (
             {**files_in("trainA", NAMED), **files_in("trainB", COUNTED), **files_in("testA", ["x1", "x2"])},

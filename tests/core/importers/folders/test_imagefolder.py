@@ -102,8 +102,9 @@ def test_split_folders_are_part_of_keys(tmp_path: Path) -> None:
     assert [parts["cls"] for parts in found.values()] == [b"0", b"1", b"1"]
 
 
-def test_split_folders_are_splits_of_samples(tmp_path: Path) -> None:
-    files = {f"{split}/{name}/{name}{i}.jpg": b"1" for split in ("train", "valid") for name in "ab" for i in range(2)}
+@pytest.mark.parametrize("names", [("train", "valid"), ("train2017", "val2017"), ("training_set", "dev_set")])
+def test_split_folders_are_splits_of_samples(tmp_path: Path, names: tuple[str, str]) -> None:
+    files = {f"{split}/{name}/{name}{i}.jpg": b"1" for split in names for name in "ab" for i in range(2)}
     plain = a_folder(tmp_path / "plain", {"a/1.jpg": b"1", "b/1.jpg": b"2"})
 
     (converted,) = convert([a_folder(tmp_path / "raw", files)], str(tmp_path / "made")).datasets

@@ -94,7 +94,9 @@ def find_layout(root: str, *, probes: int | None = None) -> ClassLayout | None:
         if len(below) == 1 and split_of_folder(folders[0]):
             break
         top, names, folders = f"{top}{folders[0]}/", inner, below
-    named = {name: split_of_folder(name) for name in folders if has_split_name(name)}
+    # val2017 alone may be a class, but not beside train2017.
+    are_splits = len(folders) > 1 and all(map(split_of_folder, folders))
+    named = {name: split_of_folder(name) for name in folders if are_splits or has_split_name(name)}
     unlabeled = tuple(
         name for name in folders if _may_lack_classes(name) and not _class_names(root, f"{top}{name}/", probes)
     )

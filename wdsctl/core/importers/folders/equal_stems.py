@@ -111,7 +111,8 @@ def find_part_sites(root: str, prefix: str, folders: Sequence[str], *, probes: i
     """
     candidates = []
     is_probe = probes is not None
-    if by_split := _split_by_names(folders):
+    by_split = _split_by_names(folders)
+    if any(len(sides) > 1 for sides in by_split.values()):
         sites = [
             _judge(root, prefix, sides, f"{prefix}{split}/", is_probe=is_probe)
             for split, sides in sorted(by_split.items())
@@ -124,7 +125,8 @@ def find_part_sites(root: str, prefix: str, folders: Sequence[str], *, probes: i
             ]
         )
     else:
-        here = _judge(root, prefix, _sides_of(folders), prefix, is_probe=is_probe)
+        # rain_train and rain_test are splits, not parts.
+        here = None if by_split else _judge(root, prefix, _sides_of(folders), prefix, is_probe=is_probe)
         takes_lengths = here is None or here.verdict != "parts"
         candidates += [[here], _find_below(root, prefix, folders, probes, takes_lengths=takes_lengths)]
     found = [[site for site in sites if site is not None] for sites in candidates]
@@ -136,7 +138,7 @@ def _sides_of(folders: Iterable[str]) -> list[Side]:
 
 
 def are_named_after_splits(folders: Iterable[str]) -> bool:
-    """Whether all names have a split and more, such as `trainA` and `testA`: hardly classes."""
+    """Whether all names have a split and more, as `trainA` and `testA`, or `rain_train` and `rain_test`."""
     return bool(_split_by_names(folders))
 
 
@@ -154,8 +156,7 @@ def _rank(sites: Sequence[PartSite]) -> tuple[int, int]:
 
 
 def _split_by_names(folders: Iterable[str]) -> dict[str, list[Side]]:
-    """Split -> its folders, with the rest of their names; empty unless all folders have a split and a rest, and none
-    has one only.
+    """Split -> its folders, with the rest of their names; empty unless all folders have a split and a rest.
 
     `trainA` and `trainB` are the folders `A` and `B` of `train`.
     """
@@ -168,7 +169,7 @@ def _split_by_names(folders: Iterable[str]) -> dict[str, list[Side]]:
         if found is None or not rest or split_of_folder(name):
             return {}
         by_split[found[2]].append(Side(folder, rest))
-    return by_split if any(len(sides) > 1 for sides in by_split.values()) else {}
+    return by_split
 
 
 def _find_below(
