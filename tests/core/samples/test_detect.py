@@ -572,6 +572,9 @@ def test_inferred_field_map_is_always_valid(parts: dict[str, tuple[int, list[byt
             False,
             ("notes.txt",),
         ),
+        (make_evidence(jpg=JPEG, json={"regions": [{"shape_attributes": {}}], "size": 7}), False, ("json[regions]",)),
+        (make_evidence(png=PNG, json={"ground_truth": '{"gt_parse": {}}'}), False, ("json[ground_truth]",)),
+        (make_evidence(jpg=JPEG, json={"caption": "a dog", "objects": [{"id": 1}]}), True, ()),
         (make_evidence(npy=NUMPY), True, ()),
         (
             make_evidence(jpg=JPEG, txt=b"a dog", json={"url": "x"}, t5_npy=NUMPY, vae_npy=NUMPY),

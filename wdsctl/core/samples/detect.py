@@ -42,6 +42,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Detection", "Evidence", "PartEvidence", "RejectedSampleType", "infer_sample_type"]
 
+#: Keys of the annotations of a sample: VIA, SuperAnnotate, LabelMe, COCO.
+_ANNOTATION_LISTS = frozenset(("regions", "instances", "objects", "shapes", "annotations"))
+_TARGETS = frozenset(("ground_truth", "groundtruth", "gt_parse"))  # Donut
+
 #: Below this confidence, the user has to confirm the type.
 MIN_SURE_CONFIDENCE = 0.8
 #: Candidates whose scores differ by less than this are rivals.
@@ -344,8 +348,17 @@ def _find_unread(
             is_text = not has_text and is_text_key(key)
             is_label = not (has_label or has_text_part) and is_label_key(key, by_value=not has_text and not has_boxes)
             is_box = not has_boxes and (_has_boxes(key) or (_corner_name(key) != "" and corners.issuperset(_CORNERS)))
-            if is_text or is_label or is_box:
+            is_annotation = not (has_text or has_label or has_boxes) and _has_annotations(key)
+            if is_text or is_label or is_box or is_annotation:
                 yield str(FieldPath((PartAccess(part.name, key.path),)))
+
+
+def _has_annotations(key: JsonKeyFacts) -> bool:
+    """Whether a key has what a labelling tool or a document has: a list of objects, or the JSON to be predicted."""
+    name = str(key.path[-1]).lower()
+    return (name in _ANNOTATION_LISTS and key.kind == "list of objects") or (
+        name in _TARGETS and key.kind in ("text", "object", "list of objects")
+    )
 
 
 def _has_meaning(part: PartFacts) -> bool:
