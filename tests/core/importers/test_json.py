@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -116,6 +118,18 @@ def test_json_refuses_file_without_list_of_objects(tmp_path: Path, data: bytes) 
 
     error = open_error(f"{root}/t.json", form="json")
     assert (error.code, error.message) == ("WDS233", "the file has no list of objects")
+
+
+def test_texts_named_without_endings_are_refused_with_command_that_writes_them_as_table(tmp_path: Path) -> None:
+    root = a_folder(tmp_path, {**FILES, "t.json": '{"1": "a c\u00e4t", "2": "a dog"}'.encode()})
+
+    error = open_error(f"{root}/t.json", form="json")
+    command = error.hint.split("`")[1].replace("python", sys.executable, 1)
+    subprocess.run(command, shell=True, check=True)
+
+    texts = {key: json.loads(parts["json"])["text"] for key, parts in read_samples(f"{root}/t.jsonl").items()}
+    assert sorted(texts.values()) == ["a c\u00e4t", "a dog"]
+    assert f"wdsctl prepare {root}/t.jsonl DEST" in error.hint
 
 
 def test_texts_named_by_their_files_are_rows(tmp_path: Path) -> None:

@@ -4,11 +4,14 @@ these are rows: `{"7": {"image": ...}, "8": ...}`, or `{"7.jpg": "a cat", ...}`.
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
+from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.errors import DatasetError, WdsctlError
 from wdsctl.core.importers.common.files import PROBED_ROWS, is_media_path
 from wdsctl.core.importers.common.folder_files import split_of_folder
@@ -16,6 +19,7 @@ from wdsctl.core.importers.common.samples import FileNames, SourceRow
 from wdsctl.core.importers.common.source import RowCheckpoints, RowPosition
 from wdsctl.core.importers.common.text import JsonFile
 from wdsctl.core.importers.common.values import read_head
+from wdsctl.core.invocation import current_invocation
 from wdsctl.core.json_text import read_json
 from wdsctl.core.text import path_for_message
 
@@ -168,7 +172,28 @@ def _find_rows(file: JsonFile, table: JsonTable) -> int:
         names.append(name)
     message = f"the file has no list {table.member!r}" if table.member else "the file has no list of objects"
     hint = f"its members are {', '.join(names[:10])}" if names else "pass a file with a list of objects"
+    if not table.member and first == b"{" and _are_texts(file, begin):
+        hint = _texts_hint(table.path)
     raise DatasetError(message, hint=hint, where=path_for_message(table.path), code="WDS233")
+
+
+def _are_texts(file: JsonFile, at: int) -> bool:
+    """Whether an object has several members, all texts: a text for each name, such as `{"b1": "a dog"}`."""
+    members = list(islice(file.members(at), _PROBED_MEMBERS))
+    return len(members) > 1 and all(file.first_byte(value) == b'"' for _, value in members)
+
+
+def _texts_hint(path: str) -> str:
+    table = f"{os.path.splitext(path)[0]}.jsonl"
+    code = (
+        f"import json; rows = json.load(open({path!r}, encoding='utf-8')); open({table!r}, 'x').writelines("
+        "json.dumps({'file': name, 'text': text}) + '\\n' for name, text in rows.items())"
+    )
+    verb = current_invocation("prepare", ())[0]
+    return (
+        f"if each member is the text of a file, write a table: `python -c {shlex.quote(code)}`; "
+        f"then prepare it: {shell_command(verb, table, 'DEST')}"
+    )
 
 
 def _are_rows(file: JsonFile, at: int) -> bool:
