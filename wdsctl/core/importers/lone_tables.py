@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 from itertools import islice
 
 from wdsctl.core.dataset.raw_folder import RawFolderError
 from wdsctl.core.errors import WdsctlError
 from wdsctl.core.importers import get_importer
 from wdsctl.core.importers.common.commands import repeat_command
+from wdsctl.core.importers.common.folder_files import media_type_of
+from wdsctl.core.importers.common.tables import iter_files
+from wdsctl.core.importers.common.values import read_head
 from wdsctl.core.importers.jsonl import is_object_per_line
 from wdsctl.core.importers.protocol import DetailedSource, Source
 from wdsctl.core.text import path_for_message
@@ -17,6 +21,8 @@ _FORMATS = {".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl",
 #: Errors about the rows' files. Others, such as those of JSON without rows, say that the file is no table.
 _CODES = ("WDS001", "WDS230", "WDS239", "WDS243")
 _PROBED_SAMPLES = 16
+_PROBED_MEDIA = 10_000
+_WORD = re.compile(r"[^,;\t|\"'\s:\[\]{}#]+")
 
 
 def check_lone_tables(source: str, error: RawFolderError, *skipping: str) -> None:
@@ -38,6 +44,13 @@ def check_lone_tables(source: str, error: RawFolderError, *skipping: str) -> Non
             if reason.code in _CODES and ending in _FORMATS:
                 reason.hint += f"; or leave it out: {repeat_command(source, source, {}, *skipping)}"
                 raise reason from error
+            if reason.code in ("WDS233", "WDS243") and reason.hint and _mentions_media(source, path):
+                command = repeat_command(source, path, {}, "--from", form)
+                error.hint = (
+                    f"if {path_for_message(name)} contains the labels of the files, run {command}, which says how to "
+                    f"read them; or {error.hint}"
+                )
+                return
             continue
         if names_files:
             command = repeat_command(source, path, {}, "--from", form)
@@ -50,3 +63,11 @@ def _names_files(table: Source) -> bool:
     return isinstance(table, DetailedSource) and any(
         any(sample.files) for sample in islice(table.list_samples(), _PROBED_SAMPLES)
     )
+
+
+def _mentions_media(source: str, path: str) -> bool:
+    """Whether the beginning of a file has the name of a medium of the folder, with or without its ending."""
+    media = (os.path.basename(each) for each in iter_files(source) if media_type_of(each))
+    names = {name for each in islice(media, _PROBED_MEDIA) for name in (each, os.path.splitext(each)[0])}
+    words = _WORD.findall(read_head(path).decode("utf-8", "replace"))
+    return any(word.rpartition("/")[2] in names for word in words)

@@ -85,6 +85,20 @@ def test_hint_has_command_for_lone_table_that_names_media(tmp_path: Path, name: 
     assert error.hint.startswith(f"if {name} contains the labels of the files, run {command}; or complete the samples")
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "form"),
+    [("gt.txt", '1.jpg, "a cat"\n2.jpg, "a dog"\n', "csv"), ("texts.json", '{"1": "a cat", "2": "a dog"}', "json")],
+)
+def test_hint_has_command_for_lone_labels_that_need_an_option(tmp_path: Path, name: str, text: str, form: str) -> None:
+    a_folder(tmp_path, {f"Images/{i}.jpg": b"x" for i in (1, 2, 3)})
+    (tmp_path / name).write_text(text)
+
+    command = f"`wdsctl convert {tmp_path}/{name} DEST --from {form}`"
+    assert open_error(tmp_path, form="folder").hint.startswith(
+        f"if {name} contains the labels of the files, run {command}, which says how to read them; or complete"
+    )
+
+
 @pytest.mark.parametrize("text", ["we took these in June\n", "# Images\n1 ok Images/1.jpg\n2 ok Images/2.jpg\n"])
 def test_hint_has_no_command_for_text_that_is_no_table_of_media(tmp_path: Path, text: str) -> None:
     a_folder(tmp_path, {f"Images/{i}.jpg": b"x" for i in (1, 2, 3)})
