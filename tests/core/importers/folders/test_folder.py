@@ -105,3 +105,27 @@ def test_hint_has_no_command_for_text_that_is_no_table_of_media(tmp_path: Path, 
     (tmp_path / "notes.txt").write_text(text)
 
     assert "--from" not in open_error(tmp_path, form="folder").hint
+
+
+@pytest.mark.parametrize(
+    "folders",
+    [("2024-05-06", "2024-05-07"), ("202405", "202406"), ("100APPLE", "101APPLE"), ("20240506 trip", "20240701 lake")],
+)
+def test_folders_that_say_when_files_were_recorded_are_no_classes_and_no_parts(
+    tmp_path: Path, folders: tuple[str, str]
+) -> None:
+    for names in (("0000", "0100", "0200", "0300"), ("IMG_1", "IMG_2", "IMG_3")):
+        root = a_folder(
+            tmp_path / names[0], {f"DCIM/{folder}/{name}.jpg": b"x" for folder in folders for name in names}
+        )
+
+        assert importers.best_importer(root)[0].name == "folder"
+
+
+@pytest.mark.parametrize(
+    "folders", [("10", "11"), ("20200000", "20200001"), ("n01440764", "n01443537"), ("1950s", "1960s")]
+)
+def test_numbers_and_codes_may_be_classes(tmp_path: Path, folders: tuple[str, str]) -> None:
+    files = {f"{folder}/{folder}_{i}.jpg": b"x" for folder in folders for i in range(3)}
+
+    assert importers.best_importer(a_folder(tmp_path, files))[0].name == "imagefolder"

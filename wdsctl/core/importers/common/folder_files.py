@@ -78,11 +78,22 @@ def is_split_folder(name: str) -> bool:
     return bool(_SPLIT_FOLDER.fullmatch(name)) and re.split("[-_]", name.lower())[0] in SPLIT_NAMES
 
 
+_DAY = re.compile(r"(?:19|20)[0-9]{2}[-_. ]?(?:0[1-9]|1[0-2])(?:[-_. ]?(?:0[1-9]|[12][0-9]|3[01]))?(?![0-9])")
+_CAMERA = re.compile("[1-9][0-9]{2}[0-9A-Z_]{5}")  # JEITA CP-3461, Design rule for Camera File system
+
+
 @lru_cache(maxsize=1024)
 def split_of_folder(name: str) -> str:
     """The word for a split in the name of a folder: `train`, `val2017`, `test_data`, `split=val`; empty if none."""
     found = _DATED_SPLIT.fullmatch(name.lower())
     return found[1] if found else partition_split(name)
+
+
+def is_recording_folder(name: str) -> bool:
+    """Whether a folder is named after a day or month, or by a camera, such as `2024-05-06`, `202405` and `101CANON`: it
+    says when files were recorded, and is neither a class nor a part.
+    """
+    return _DAY.match(name) is not None or (_CAMERA.fullmatch(name) is not None and not name.isdecimal())
 
 
 def split_of_path(path: str) -> str:

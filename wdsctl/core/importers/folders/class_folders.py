@@ -17,6 +17,7 @@ from wdsctl.core.errors import WdsctlError
 from wdsctl.core.importers.class_names import lists_class_names
 from wdsctl.core.importers.common.folder_files import (
     has_split_name,
+    is_recording_folder,
     list_folder,
     media_type_of,
     normalize_split_names,
@@ -204,6 +205,8 @@ def match_class_folders(path: str) -> FormatMatch | None:
         return None
     # Folders such as 0001/ that all hold rgb.jpg and depth.png are samples, not classes.
     if not any(probed) or not _are_lone_media(probed) or _have_equal_words(probed):
+        return None
+    if all(map(is_recording_folder, layout.classes)):
         return None
     return _match_classes(layout, probed, strays, has_few_strays=has_few_strays, has_list=has_list)
 

@@ -19,6 +19,7 @@ from wdsctl.core.importers.common.files import extension_of_name
 from wdsctl.core.importers.common.folder_files import (
     has_split_name,
     is_document,
+    is_recording_folder,
     list_folder,
     media_type_of,
     split_of_folder,
@@ -109,6 +110,8 @@ def find_part_sites(root: str, prefix: str, folders: Sequence[str], *, probes: i
 
     `probes`: look at so many sites only. Raises OSError.
     """
+    if all(map(is_recording_folder, folders)):
+        return []
     candidates = []
     is_probe = probes is not None
     by_split = _split_by_names(folders)
