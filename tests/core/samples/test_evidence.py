@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import io
 import json
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
 from tests.build import an_image
 from wdsctl.core.samples.evidence import JsonKeyFacts, PartEvidence, examine_part, percent
@@ -171,3 +174,17 @@ def test_percent_rounds_to_0_or_100_only_if_exact(share: float, text: str) -> No
 @given(st.lists(st.binary(max_size=40)), st.text(min_size=1))
 def test_examine_part_accepts_any_content(heads: list[bytes], name: str) -> None:
     assert examine_part(PartEvidence(name, 1, tuple(heads)), 2).share == 0.5
+
+
+@pytest.mark.parametrize(
+    ("dtype", "is_decoded"),
+    [("uint8", True), ("uint16", True), ("int32", False), ("float32", False), ("uint32", False)],
+)
+def test_tiff_whose_range_is_unknown_is_an_anomaly(dtype: str, *, is_decoded: bool) -> None:
+    data = io.BytesIO()
+    Image.fromarray(np.ones((4, 4), dtype)).save(data, "TIFF")
+
+    facts = examine_part(PartEvidence("tif", 1, (data.getvalue(),)), 1)
+
+    assert bool(facts.anomalies) is not is_decoded
+    assert all(each.startswith("tif: the loader does not decode TIFF of floats") for each in facts.anomalies)

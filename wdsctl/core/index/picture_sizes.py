@@ -11,7 +11,7 @@ from wdsctl.core.dataset.config import DatasetConfig, read_config_text, update_d
 from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.errors import Finding
 from wdsctl.core.files import write_text
-from wdsctl.core.index.write_dataset_yaml import MAX_WHOLE_JSON_BYTES, rows_to_examine
+from wdsctl.core.index.write_dataset_yaml import MAX_WHOLE_BYTES, rows_to_examine
 from wdsctl.core.json_text import read_json
 from wdsctl.core.media.kinds import part_kind
 from wdsctl.core.media.probe import probe_image
@@ -73,7 +73,7 @@ def _sizes_of(storage: Storage, path: str, parts: dict[str, Part], paths: dict[s
         return None
     stated, is_voc = None, False
     for name, offset, size in parts.values():
-        if part_kind(name) == "json" and size <= MAX_WHOLE_JSON_BYTES and stated is None:
+        if part_kind(name) == "json" and size <= MAX_WHOLE_BYTES and stated is None:
             try:
                 stated, is_voc = stated_size(read_json(storage.read(path, offset, size)))
             except ValueError:

@@ -26,7 +26,7 @@ from wdsctl.core.opened.handle import OpenDataset
 from wdsctl.core.progress import Progress
 from wdsctl.core.samples.crude_fields import find_crude_fields
 from wdsctl.core.samples.detect import Detection, infer_sample_type
-from wdsctl.core.samples.evidence import Evidence, PartEvidence, percent
+from wdsctl.core.samples.evidence import TIFF_MAGICS, Evidence, PartEvidence, percent
 from wdsctl.core.samples.field_map import format_field_map_text, validate_field_map
 from wdsctl.core.samples.field_path import parse_field_path
 from wdsctl.core.samples.fields import did_you_mean, list_first_names
@@ -40,7 +40,7 @@ EVIDENCE_SHARDS = 8  # spread over the dataset
 EVIDENCE_SAMPLES = 64  # of all these shards: pairs of neighbours, which often have the same class
 COMMON_PART_SHARE = 0.05  # parts that at least this share of samples has are read, in further samples if needed
 EVIDENCE_HEAD_BYTES = 64 << 10  # read from each part
-MAX_WHOLE_JSON_BYTES = 1 << 20  # parts that look like JSON are read as a whole up to this size
+MAX_WHOLE_BYTES = 1 << 20  # parts that look like JSON or TIFF are read as a whole up to this size
 
 
 def collect_evidence(root: str, offsets: Offsets, parts: list[PartCount], storage: Storage) -> Evidence:
@@ -57,7 +57,8 @@ def collect_evidence(root: str, offsets: Offsets, parts: list[PartCount], storag
     for row, path in rows:
         for name, offset, size in offsets.parts(row):
             head = storage.read(path, offset, min(size, EVIDENCE_HEAD_BYTES))
-            if len(head) < size <= MAX_WHOLE_JSON_BYTES and head.lstrip()[:1] in (b"{", b"["):
+            is_needed = head.lstrip()[:1] in (b"{", b"[") or head[:4] in TIFF_MAGICS  # its facts may be at its end
+            if len(head) < size <= MAX_WHOLE_BYTES and is_needed:
                 head = storage.read(path, offset, size)
             heads[name].append((head, size))
     return Evidence(

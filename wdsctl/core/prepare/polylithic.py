@@ -17,7 +17,7 @@ from wdsctl.core.importers.protocol import FilePart
 from wdsctl.core.index.write_dataset_yaml import (
     EVIDENCE_HEAD_BYTES,
     EVIDENCE_SAMPLES,
-    MAX_WHOLE_JSON_BYTES,
+    MAX_WHOLE_BYTES,
     SampleTypeRequest,
     UnsureTypeError,
     is_doubtful,
@@ -73,7 +73,7 @@ def _collect_evidence(folder: str, samples: int) -> Evidence:
                     size, head = part.size, next(part.chunks(EVIDENCE_HEAD_BYTES), b"")
                 else:
                     size, head = len(part.data), part.data[:EVIDENCE_HEAD_BYTES]
-                is_json = size <= MAX_WHOLE_JSON_BYTES and head.lstrip()[:1] in (b"{", b"[")
+                is_json = size <= MAX_WHOLE_BYTES and head.lstrip()[:1] in (b"{", b"[")
                 heads[part.name].append((part.data if is_json else head, size))
     parts = (
         PartEvidence(name, count, tuple(head for head, _ in heads[name]), tuple(size for _, size in heads[name]))

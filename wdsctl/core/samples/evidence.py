@@ -15,6 +15,7 @@ from wdsctl.core.errors import DatasetError
 from wdsctl.core.json_text import read_json_or_none
 from wdsctl.core.media.kinds import FORMAT_BY_EXTENSION, decoder_package, has_reader
 from wdsctl.core.media.sniff import SniffedContent, sniff
+from wdsctl.core.media.tiff_tags import has_unlimited_range
 from wdsctl.core.samples.conversations import is_conversation, normalize_conversation
 from wdsctl.core.samples.documents import ImagePlace, is_document, read_document
 from wdsctl.core.samples.field_path import EVERY_ITEM
@@ -57,6 +58,8 @@ _DISPLAY_NAMES = {
 _NOT_UTF8 = "not UTF-8"
 _JSON_FORMATS = frozenset({"object", "array", "string", "integer", "number"})
 _TEXT_FORMATS = frozenset({"text", "utf-16", "string", "integer", "number"})
+TIFF_MAGICS = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+
 #: The formats that a part's last extension promises, as `SniffedContent` calls them. Other extensions promise nothing.
 FORMATS_BY_EXTENSION: dict[str, frozenset[str]] = {
     **{name: frozenset((each.name, *each.also_holds)) for name, each in FORMAT_BY_EXTENSION.items()},
@@ -176,7 +179,7 @@ def examine_part(part: PartEvidence, samples: int) -> PartFacts:
         kind,
         form,
         _summarize_contents(contents),
-        _find_anomalies(part.name, kind, contents),
+        (*_find_anomalies(part.name, kind, contents), *_find_unlimited_ranges(part)),
         _json_key_facts(objects, share),
         is_structured=kind == "text" and sum(map(_is_no_prose, part.heads)) > len(part.heads) / 2,
         documents=share * len(places) / len(objects) if objects else 0.0,
@@ -310,6 +313,14 @@ def _find_anomalies(name: str, kind: str, contents: Sequence[SniffedContent]) ->
         for content in dict.fromkeys(content for content in contents if not has_reader(content.format))
     )
     return tuple(odd)
+
+
+def _find_unlimited_ranges(part: PartEvidence) -> Iterator[str]:
+    count = sum(head[:4] in TIFF_MAGICS and has_unlimited_range(head) for head in part.heads)
+    if count:
+        what = "TIFF of floats, of signed or of 32-bit numbers, whose black and white are unknown"
+        hint = "convert the files, or decode with SampleDecoder(image_decode='pil')"
+        yield f"{part.name}: the loader does not decode {what} ({count} of {len(part.heads)}): {hint}"
 
 
 def _count_not_utf8(contents: Sequence[SniffedContent]) -> int:
