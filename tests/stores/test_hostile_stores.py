@@ -186,7 +186,7 @@ def test_store_cannot_redirect_to_private_address(store: tuple[_Server, str], mo
     """The address of the server counts as public here."""
     server, url = store
 
-    async def is_public(host: str) -> bool:
+    async def is_public(host: str, _quantifier: object) -> bool:
         return host == "127.0.0.1"
 
     def respond(handler: _Handler) -> None:

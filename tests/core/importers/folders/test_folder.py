@@ -111,7 +111,7 @@ def test_hint_has_no_command_for_text_that_is_no_table_of_media(tmp_path: Path, 
     "folders",
     [("2024-05-06", "2024-05-07"), ("202405", "202406"), ("100APPLE", "101APPLE"), ("20240506 trip", "20240701 lake")],
 )
-def test_folders_that_say_when_files_were_recorded_are_no_classes_and_no_parts(
+def test_folders_named_by_days_or_cameras_are_neither_classes_nor_parts(
     tmp_path: Path, folders: tuple[str, str]
 ) -> None:
     for names in (("0000", "0100", "0200", "0300"), ("IMG_1", "IMG_2", "IMG_3")):
