@@ -129,7 +129,7 @@ def test_texts_named_without_endings_are_refused_with_command_that_writes_them_a
 
     texts = {key: json.loads(parts["json"])["text"] for key, parts in read_samples(f"{root}/t.jsonl").items()}
     assert sorted(texts.values()) == ["a c\u00e4t", "a dog"]
-    assert f"wdsctl prepare {root}/t.jsonl DEST" in error.hint
+    assert f"wdsctl convert {root}/t.jsonl DEST" in error.hint
 
 
 def test_texts_named_by_their_files_are_rows(tmp_path: Path) -> None:

@@ -11,15 +11,14 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
-from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.errors import DatasetError, WdsctlError
+from wdsctl.core.importers.common.commands import repeat_command
 from wdsctl.core.importers.common.files import PROBED_ROWS, is_media_path
 from wdsctl.core.importers.common.folder_files import split_of_folder
 from wdsctl.core.importers.common.samples import FileNames, SourceRow
 from wdsctl.core.importers.common.source import RowCheckpoints, RowPosition
 from wdsctl.core.importers.common.text import JsonFile
 from wdsctl.core.importers.common.values import read_head
-from wdsctl.core.invocation import current_invocation
 from wdsctl.core.json_text import read_json
 from wdsctl.core.text import path_for_message
 
@@ -189,10 +188,9 @@ def _texts_hint(path: str) -> str:
         f"import json; rows = json.load(open({path!r}, encoding='utf-8')); open({table!r}, 'x').writelines("
         "json.dumps({'file': name, 'text': text}) + '\\n' for name, text in rows.items())"
     )
-    verb = current_invocation("prepare", ())[0]
     return (
         f"if each member is the text of a file, write a table: `python -c {shlex.quote(code)}`; "
-        f"then prepare it: {shell_command(verb, table, 'DEST')}"
+        f"then prepare it: {repeat_command(path, table, {})}"
     )
 
 
