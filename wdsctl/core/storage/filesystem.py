@@ -60,10 +60,12 @@ def _driver_options(scheme: str) -> dict[str, Any]:
     return {}
 
 
-#: In the drivers, the modules that draw the pause before another try from Python's global generator.
+#: In the drivers, the modules that draw from Python's global generator: the pause before another try, and the order of
+#: servers that wait for a connection.
 _PAUSING_MODULES = {
-    **dict.fromkeys(("s3", "s3a"), ("botocore.retryhandler", "aiobotocore.retries.standard")),
-    **dict.fromkeys(("gs", "gcs"), ("gcsfs.retry",)),
+    **dict.fromkeys(("s3", "s3a"), ("botocore.retryhandler", "aiobotocore.retries.standard", "aiohttp.connector")),
+    **dict.fromkeys(("gs", "gcs"), ("gcsfs.retry", "aiohttp.connector")),
+    **dict.fromkeys(("http", "https", "abfs", "abfss", "az"), ("aiohttp.connector",)),
 }
 
 
