@@ -17,6 +17,7 @@ from tests.stores.proxy import Fault, FaultProxy
 from tests.stores.servers import in_use, rclone_server
 from wdsctl.core.errors import InputError, PermissionDenied, StorageError
 from wdsctl.core.shards.list import list_shards
+from wdsctl.core.storage import filesystem
 from wdsctl.core.storage.filesystem import open_filesystem
 from wdsctl.core.storage.objects import ObjectStore
 from wdsctl.core.storage.remote import FsspecStorage
@@ -114,6 +115,7 @@ def test_retries_of_driver_leave_random_state_of_caller_unchanged(
 
 def test_pauses_of_google_driver_leave_random_state_of_caller_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(conf, "gs", {"token": "anon"})
+    filesystem._separate_random_pauses.cache_clear()  # an earlier test may have opened the URL without the driver
     open_filesystem("gs://bucket/shards")
     retry, connector = import_module("gcsfs.retry"), import_module("aiohttp.connector")
 
